@@ -1,0 +1,1 @@
+"""Plans of what to measure, and the workers that measure it."""

@@ -1,0 +1,1 @@
+"""Texts and processes that start ranks: launch files, and the emulated testbed."""

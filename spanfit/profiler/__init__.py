@@ -1,0 +1,1 @@
+"""Campaigns, and what their measurements say: curves and gains with intervals."""

@@ -1,0 +1,1 @@
+"""Measurements: their schema, the shards ranks write, and the Parquet store."""

@@ -1,0 +1,124 @@
+"""What a measurement is: one row per case, group and repetition, and what was true of the whole run."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+SCHEMA_VERSION = 1
+
+
+class Status(StrEnum):
+    """How a case ended; a failed case is a row, never a gap."""
+
+    OK = "ok"
+    WRONG_RESULT = "wrong_result"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """One repetition of one group of a case.
+
+    Attributes
+    ----------
+    launch : int
+        Which launch of the campaign: the unit of replication, with ``comm_id``.
+    comm_id : str
+        Names the communicators, which are made anew in each launch and attempt.
+    position : int
+        Place of the case in the launch's random order, to test for drift.
+    kind : str
+        ``collective`` or ``step``.
+    operation : str
+        The collective, or the name of the job whose step was run.
+    size_bytes : int
+        S of nccl-tests (the whole buffer where ranks share it); the gradient bytes of a step.
+    span : int
+        Minipods that the group touches.
+    rank_order, concurrency, draw, arm : str, str, int, str
+        How the ranks are ordered, whether all groups ran at once, which draw of nodes, which arm ("" for collectives).
+    group : int
+        Which of the case's groups.
+    time_s : float
+        Time of the slowest rank [s]; NaN unless status is ok.
+    time_min_s : float
+        Time of the fastest rank [s]; NaN unless status is ok.
+    slowest_rank, fastest_rank : int
+        World ranks; -1 unless status is ok.
+    reason : str
+        Why the status is not ok.
+    """
+
+    run_id: str
+    launch: int
+    comm_id: str
+    position: int
+    case_id: str
+    kind: str
+    operation: str
+    size_bytes: int
+    dtype: str
+    redop: str
+    nranks: int
+    nnodes: int
+    span: int
+    rank_order: str
+    concurrency: str
+    draw: int
+    arm: str
+    compute: str
+    group: int
+    repetition: int
+    time_s: float
+    time_min_s: float
+    slowest_rank: int
+    fastest_rank: int
+    status: Status
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunInfo:
+    """What was true of a whole run.
+
+    Attributes
+    ----------
+    started_at, ended_at : str
+        ISO 8601, UTC.
+    backend : str
+        gloo or nccl.
+    transport : str
+        What the traffic went over, such as ``testbed demo (network namespaces)``.
+    node_names : tuple of str
+        In node-rank order; rank i * ngpus_per_node + local_rank runs on node_names[i].
+    minipods : tuple of str
+        Minipod of each of ``node_names``.
+    truth : dict
+        Known link rates [bits/s] where the fabric is emulated, else empty.
+    environment : dict
+        Allow-listed variables (NCCL_*, GLOO_*, OMP_NUM_THREADS) as the ranks saw them.
+    versions : dict
+        Versions of spanfit, torch, Python, the kernel; GPU and driver where there are any.
+    spec : dict
+        The campaign as it was read.
+    """
+
+    schema_version: int
+    run_id: str
+    campaign: str
+    cluster: str
+    cluster_hash: str
+    started_at: str
+    ended_at: str
+    backend: str
+    transport: str
+    node_names: tuple[str, ...]
+    minipods: tuple[str, ...]
+    ngpus_per_node: int
+    gpu_model: str
+    launches: int
+    truth: dict[str, float]
+    environment: dict[str, str]
+    versions: dict[str, str]
+    git_commit: str
+    spec: dict[str, object]

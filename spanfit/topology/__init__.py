@@ -1,0 +1,1 @@
+"""Clusters: nodes, switches, tiers, and the readers of files that describe them."""

@@ -1,0 +1,1 @@
+"""One reader a source; each takes text and returns a Cluster."""

@@ -1,0 +1,1 @@
+"""Affinity weights: the model, the fit, and the file."""

@@ -1,0 +1,1 @@
+"""Parallel layouts, volumes and the operations of a training step."""
