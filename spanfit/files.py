@@ -35,6 +35,8 @@ def _whole(value: int) -> int:
 SizeBytes = Annotated[int, _typed(units.parse_size), AfterValidator(_whole)]
 Seconds = Annotated[float, _typed(units.parse_time), Field(ge=0)]
 LinkRate = Annotated[float, _typed(units.parse_link_rate), Field(gt=0)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,60}$")]
 Count = Annotated[int, Field(ge=1)]
 
 

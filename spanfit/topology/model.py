@@ -126,6 +126,13 @@ class RankMap:
         return len(self.node_names) * self.ngpus_per_node
 
 
+def tier_names(depth: int) -> tuple[str, ...]:
+    """Return the names of the tiers of a tree of a depth >= 1; past the fourth they are ``tier5``, ``tier6``, ..."""
+    if depth in TIER_NAMES:
+        return TIER_NAMES[depth]
+    return TIER_NAMES[4] + tuple(f"tier{number}" for number in range(5, depth + 1))
+
+
 def path_label(path: SwitchPath) -> str:
     """Return a switch path as people read it, top first."""
     return "/".join(reversed(path))

@@ -1,0 +1,154 @@
+"""The placements of a training step that are compared: DP-aligned, PP-aligned, packed and every misaligned one.
+
+A placement is drawn as the minipod of each cell of the job's grid (rows are PP groups, columns DP groups), row by row,
+then given nodes. Rings run down the columns in row order, so the order of rows belongs to the placement: aligned arms
+list rows minipod by minipod.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import comb
+
+DP_ALIGNED = "dp-aligned"
+PP_ALIGNED = "pp-aligned"
+PACKED = "packed"
+MISALIGNED = "misaligned"
+_ENUMERABLE = 20_000
+MISALIGNED_LIMIT = 12
+MISALIGNED_SAMPLE = 10
+
+Cells = tuple[int, ...]
+"""Minipod index of each cell, row by row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """A placement of a job's grid: the node rank of each cell, row by row."""
+
+    name: str
+    node_ranks: tuple[int, ...]
+
+
+def plan_arms(nrows: int, ncolumns: int, minipods: Sequence[Sequence[int]], seed: int) -> tuple[Arm, ...]:
+    """Return the arms of a grid over minipods.
+
+    Parameters
+    ----------
+    nrows, ncolumns : int
+    minipods : sequence of sequence of int
+        Node ranks of each minipod, all of which the job uses.
+    seed : int
+        Draws the misaligned placements where there are too many to run them all.
+
+    Raises
+    ------
+    ValueError
+        If the nodes do not fill the grid, or whole columns or rows do not fit the minipods.
+    """
+    sizes = [len(nodes) for nodes in minipods]
+    if sum(sizes) != nrows * ncolumns:
+        raise ValueError(f"the job needs {nrows * ncolumns} nodes; expected exactly so many, found {sum(sizes)}")
+    drawn = {DP_ALIGNED: _aligned(ncolumns, nrows, sizes, "DP"), PP_ALIGNED: _aligned(nrows, ncolumns, sizes, "PP")}
+    # Whole columns were laid out column by column; turn them into rows.
+    drawn[DP_ALIGNED] = tuple(
+        drawn[DP_ALIGNED][column * nrows + row] for row in range(nrows) for column in range(ncolumns)
+    )
+    sorted_order = [minipod for minipod, size in enumerate(sizes) for _ in range(size)]
+    drawn[PACKED] = tuple(sorted_order[column * nrows + row] for row in range(nrows) for column in range(ncolumns))
+    for index, cells in enumerate(misaligned(nrows, ncolumns, sizes, seed)):
+        drawn[f"{MISALIGNED}-{index:02d}"] = cells
+    return tuple(Arm(name=name, node_ranks=_seat(cells, minipods)) for name, cells in drawn.items())
+
+
+def _aligned(ngroups: int, group_size: int, sizes: Sequence[int], kind: str) -> Cells:
+    """Return cells group by group, each group in one minipod, minipods in order."""
+    cells = [minipod for minipod, size in enumerate(sizes) for _ in range(size // group_size * group_size)]
+    if len(cells) < ngroups * group_size:
+        found = ", ".join(map(str, sizes))
+        raise ValueError(
+            f"minipods of {found} nodes do not hold {ngroups} whole {kind} groups of {group_size} nodes; "
+            "choose degrees that divide the nodes of a minipod"
+        )
+    return tuple(cells[: ngroups * group_size])
+
+
+def _seat(cells: Cells, minipods: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    nodes = [iter(minipod) for minipod in minipods]
+    return tuple(next(nodes[minipod]) for minipod in cells)
+
+
+def misaligned(nrows: int, ncolumns: int, sizes: Sequence[int], seed: int) -> tuple[Cells, ...]:
+    """Return the placements in which every row and every column crosses minipods.
+
+    All distinct ones (up to renaming minipods of equal size) where there are at most ``MISALIGNED_LIMIT``, else
+    ``MISALIGNED_SAMPLE`` seeded draws.
+
+    Raises
+    ------
+    ValueError
+        If there is none, as in a grid of one row or one column.
+    """
+    if min(nrows, ncolumns) < 2 or len(sizes) < 2:
+        raise ValueError("no placement is misaligned in both kinds; expected dp and pp of at least 2 over 2 minipods")
+    if _assignments(sizes) <= _ENUMERABLE:
+        found = list(dict.fromkeys(_enumerate(nrows, ncolumns, sizes)))
+        if len(found) <= MISALIGNED_LIMIT:
+            return tuple(found)
+        return tuple(sorted(random.Random(seed).sample(found, MISALIGNED_SAMPLE)))
+    return _sample(nrows, ncolumns, sizes, random.Random(seed))
+
+
+def _assignments(sizes: Sequence[int]) -> int:
+    total, left = 1, sum(sizes)
+    for size in sizes:
+        total *= comb(left, size)
+        left -= size
+    return total
+
+
+def _enumerate(nrows: int, ncolumns: int, sizes: Sequence[int]) -> Iterator[Cells]:
+    def extend(cells: Cells, left: list[int]) -> Iterator[Cells]:
+        if len(cells) == nrows * ncolumns:
+            if crosses(cells, ncolumns):
+                yield _canonical(cells, sizes)
+            return
+        for minipod, room in enumerate(left):
+            if room:
+                left[minipod] -= 1
+                yield from extend((*cells, minipod), left)
+                left[minipod] += 1
+
+    yield from extend((), list(sizes))
+
+
+def _sample(nrows: int, ncolumns: int, sizes: Sequence[int], rng: random.Random) -> tuple[Cells, ...]:
+    cells = [minipod for minipod, size in enumerate(sizes) for _ in range(size)]
+    found: dict[Cells, None] = {}
+    for _ in range(100_000):
+        rng.shuffle(cells)
+        if crosses(tuple(cells), ncolumns):
+            found[_canonical(tuple(cells), sizes)] = None
+        if len(found) == MISALIGNED_SAMPLE:
+            return tuple(found)
+    raise ValueError(
+        f"found only {len(found)} misaligned placements of {nrows} x {ncolumns}; expected {MISALIGNED_SAMPLE}"
+    )
+
+
+def crosses(cells: Cells, ncolumns: int) -> bool:
+    """Return whether every row and every column touches at least two minipods."""
+    rows = [cells[start : start + ncolumns] for start in range(0, len(cells), ncolumns)]
+    return all(len(set(group)) > 1 for group in (*rows, *zip(*rows, strict=True)))
+
+
+def _canonical(cells: Cells, sizes: Sequence[int]) -> Cells:
+    """Rename minipods of equal size by first appearance, so that mere renamings are one placement."""
+    pools: dict[int, list[int]] = {}
+    for minipod, size in enumerate(sizes):
+        pools.setdefault(size, []).append(minipod)
+    names: dict[int, int] = {}
+    for minipod in cells:
+        if minipod not in names:
+            names[minipod] = pools[sizes[minipod]].pop(0)
+    return tuple(names[minipod] for minipod in cells)

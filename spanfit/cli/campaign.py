@@ -1,0 +1,187 @@
+"""``spanfit campaign``: plan, run and follow a measuring campaign."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from spanfit.cli.output import json_option, print_json, print_table, talk
+from spanfit.units import format_size, format_time
+
+if TYPE_CHECKING:
+    from spanfit.bench.case import BenchCase
+    from spanfit.profiler.campaign import Campaign, Progress
+
+_FILE = click.argument("campaign_file", metavar="CAMPAIGN.toml", type=click.Path(path_type=Path))
+store_option = click.option(
+    "--store",
+    type=click.Path(path_type=Path),
+    default=Path("runs"),
+    show_default=True,
+    help="Folder of the results store.",
+)
+
+
+@click.group()
+def campaign() -> None:
+    """Plan, run and follow a measuring campaign."""
+
+
+@campaign.command(epilog="Example: spanfit campaign plan examples/demo/campaign.toml")
+@_FILE
+@store_option
+@json_option
+def plan(campaign_file: Path, store: Path, as_json: bool) -> None:
+    """Show the cases that a campaign would measure, and on which nodes; starts nothing."""
+    from spanfit import files
+    from spanfit.profiler.campaign import Campaign
+
+    planned = Campaign(campaign_file, store)
+    if as_json:
+        print_json(
+            {"run_id": planned.run_id, "nodes": planned.node_names, "cases": [files.plain(c) for c in planned.cases]}
+        )
+        return
+    per_launch = len(planned.cases) * planned.file.blocks
+    talk(
+        f"run {planned.run_id}: {planned.file.launches} launches of {per_launch} cases on {len(planned.node_names)} nodes"
+    )
+    print_table(
+        "Groups", ["span", "order", "concurrency", "draw", "nodes of each group", "measured"], _collective_rows(planned)
+    )
+    for job in planned.file.jobs:
+        cells = [f"row {row}" for row in range(job.dp)]
+        title = f"Arms of {job.name}: minipod of each node; a row is a PP group, a column a DP group"
+        print_table(title, ["arm", *cells], _arm_rows(planned, job.name, job.pp))
+
+
+def _collective_rows(planned: "Campaign") -> Iterator[list[str]]:
+    shapes: dict[tuple[str, ...], list[BenchCase]] = {}
+    for case in planned.cases:
+        if case.kind == "collective":
+            groups = "; ".join(" ".join(planned.node_names[node] for node in group) for group in case.groups)
+            key = (str(case.span), str(case.rank_order), str(case.concurrency), str(case.draw), groups)
+            shapes.setdefault(key, []).append(case)
+    for key, cases in shapes.items():
+        operations = ", ".join(dict.fromkeys(case.operation for case in cases))
+        sizes = ", ".join(dict.fromkeys(format_size(case.size_bytes) for case in cases))
+        yield [*key, f"{operations} at {sizes}"]
+
+
+def _arm_rows(planned: "Campaign", job: str, ncolumns: int) -> Iterator[list[str]]:
+    for case in planned.cases:
+        if case.operation == job and case.kind == "step":
+            labels = [planned.minipods[node] for node in case.groups[0]]
+            rows = [labels[start : start + ncolumns] for start in range(0, len(labels), ncolumns)]
+            yield [case.arm, *(" ".join(row) for row in rows)]
+
+
+@campaign.command(epilog="Example: spanfit campaign run examples/demo/campaign.toml --store runs")
+@_FILE
+@store_option
+@click.option("--again", is_flag=True, help="Measure anew though the store holds a finished run of this campaign.")
+@click.option("--dry-run", is_flag=True, help="Print what each host would run, and start nothing.")
+def run(campaign_file: Path, store: Path, again: bool, dry_run: bool) -> None:
+    """Measure what is missing of a campaign; the same command goes on where it stopped."""
+    from spanfit.profiler.campaign import Campaign, open_worlds
+
+    planned = Campaign(campaign_file, store, again=again)
+    if dry_run:
+        with open_worlds(planned.file.launch.launcher, planned.fabric) as (worlds, _, _):
+            click.echo(worlds.describe(planned.request(0, 0)))
+        return
+    click.echo(run_campaign(planned))
+
+
+def run_campaign(planned: "Campaign") -> str:
+    """Run a campaign with its progress shown, unless it is finished; return its run id."""
+    if planned.is_finished:
+        talk(f"run {planned.run_id} is finished already; measure it anew with --again")
+        return planned.run_id
+    talk(f"run {planned.run_id}")
+    try:
+        with following() as follow:
+            path = planned.run(follow)
+    except KeyboardInterrupt:
+        talk(f"interrupted; finished cases are kept in {planned.folder}, run the same command to go on")
+        raise
+    talk(f"wrote {path}")
+    return planned.run_id
+
+
+@contextmanager
+def following() -> "Iterator[Callable[[Progress], None]]":
+    """Give a function that shows progress: a bar with the time left on a terminal, one line a launch elsewhere."""
+    if not sys.stderr.isatty():
+        yield _LineProgress().follow
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = (TextColumn("launch {task.fields[launch]}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Bars(*columns, TextColumn("{task.description}"), console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task("starting", launch="")
+
+        def follow(progress: "Progress") -> None:
+            launch = f"{progress.launch + 1}/{progress.launches}"
+            bars.update(
+                task,
+                completed=progress.done,
+                total=progress.total,
+                description=progress.case,
+                launch=launch,
+                refresh=False,
+            )
+
+        yield follow
+
+
+class _LineProgress:
+    """One line on stderr when a launch begins, with the time that the cases left will take at this pace."""
+
+    def __init__(self) -> None:
+        self.started_s = time.monotonic()
+        self.first: int | None = None
+        self.launch = -1
+
+    def follow(self, progress: "Progress") -> None:
+        self.first = progress.done if self.first is None else self.first
+        if progress.launch == self.launch:
+            return
+        self.launch = progress.launch
+        measured = progress.done - self.first
+        pace_s = (time.monotonic() - self.started_s) / measured if measured else None
+        left = f", about {format_time(pace_s * (progress.total - progress.done))} left" if pace_s else ""
+        talk(
+            f"launch {progress.launch + 1} of {progress.launches}: {progress.done} of {progress.total} cases done{left}"
+        )
+
+
+@campaign.command(epilog="Example: spanfit campaign status examples/demo/campaign.toml")
+@_FILE
+@store_option
+@json_option
+def status(campaign_file: Path, store: Path, as_json: bool) -> None:
+    """Show how far a campaign is: finished, failed and missing cases of each launch."""
+    from spanfit.profiler.campaign import Campaign
+
+    planned = Campaign(campaign_file, store)
+    per_launch = len(planned.visits[0])
+    rows = []
+    for launch, shard in enumerate(planned.shards()):
+        failed = sum(line["status"] != "ok" for line in shard.cases)
+        done = per_launch if planned.is_finished else per_launch - len(planned.missing(launch))
+        rows.append({"launch": launch, "done": done, "missing": per_launch - done, "failed": failed})
+    if as_json:
+        print_json({"run_id": planned.run_id, "is_finished": planned.is_finished, "launches": rows})
+        return
+    state = "finished" if planned.is_finished else "unfinished"
+    keys = ["launch", "done", "missing", "failed"]
+    print_table(
+        f"Run {planned.run_id}: {state}", [f">{key}" for key in keys], [[str(row[key]) for key in keys] for row in rows]
+    )

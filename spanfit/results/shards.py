@@ -1,0 +1,116 @@
+"""The lines that rank 0 appends while a launch runs, read back into measurements: edge, reads files."""
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spanfit.errors import StoreError
+from spanfit.results.schema import Measurement, Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """One launch's file: what rank 0 said of the world at each start, and a line for each case that ended."""
+
+    worlds: tuple[dict[str, Any], ...]
+    cases: tuple[dict[str, Any], ...]
+
+    def finished(self) -> set[tuple[int, str]]:
+        """Return the (block, case_id) of every case that was measured; failed ones are tried again."""
+        return {(line["block"], line["case_id"]) for line in self.cases if line["status"] != Status.FAILED}
+
+
+def read_shard(path: Path) -> Shard:
+    """Return a shard; a last line that a kill cut short is dropped, since its case is measured again.
+
+    Raises
+    ------
+    StoreError
+        If any other line is no JSON.
+    """
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    lines = []
+    for number, line in enumerate(text.splitlines(keepends=True), start=1):
+        if not line.endswith("\n"):
+            break
+        try:
+            lines.append(json.loads(line))
+        except json.JSONDecodeError as error:
+            raise StoreError(
+                f"{path}:{number}: not a JSON line ({error}); remove the file to measure it again"
+            ) from None
+    return Shard(
+        worlds=tuple(line for line in lines if line["type"] == "world"),
+        cases=tuple(line for line in lines if line["type"] == "case"),
+    )
+
+
+def append_failure(path: Path, line: dict[str, Any]) -> None:
+    """Append the line of a case that failed, after dropping a line that was cut short."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    whole = text[: text.rfind("\n") + 1]
+    with path.open("r+" if path.exists() else "w", encoding="utf-8") as file:
+        file.truncate(len(whole.encode()))
+        file.seek(0, 2)
+        file.write(json.dumps(line) + "\n")
+
+
+def measurements(
+    run_id: str, shards: Iterable[Shard], ngpus_per_node: int, minipods: Sequence[str]
+) -> Iterator[Measurement]:
+    """Yield a row for each group and repetition of every case, and one row for each case that failed.
+
+    Parameters
+    ----------
+    ngpus_per_node : int
+    minipods : sequence of str
+        Minipod of each node rank, from which each group's span is counted.
+    """
+    for shard in shards:
+        for line in shard.cases:
+            for group, ranks in enumerate(line["ranks"]):
+                nodes = {rank // ngpus_per_node for rank in ranks}
+                span = len({minipods[node] for node in nodes})
+                times_s = line["times_s"][group] if line["status"] == Status.OK else []
+                yield from _rows(run_id, line, group, ranks, len(nodes), span, times_s)
+
+
+def _rows(
+    run_id: str, line: dict[str, Any], group: int, ranks: list[int], nnodes: int, span: int, times_s: list[list[float]]
+) -> Iterator[Measurement]:
+    case = line["case"]
+    repetitions: list[list[float]] = [list(row) for row in zip(*times_s, strict=True)] or [[]]
+    for repetition, by_rank in enumerate(repetitions):
+        slowest = max(range(len(by_rank)), key=by_rank.__getitem__, default=None)
+        fastest = min(range(len(by_rank)), key=by_rank.__getitem__, default=None)
+        yield Measurement(
+            run_id=run_id,
+            launch=line["launch"],
+            comm_id=line["comm_id"],
+            position=line["position"],
+            case_id=line["case_id"],
+            kind=case["kind"],
+            operation=case["operation"],
+            size_bytes=case["size_bytes"],
+            dtype=case["dtype"],
+            redop=case["redop"],
+            nranks=len(ranks),
+            nnodes=nnodes,
+            span=span,
+            rank_order=case["rank_order"],
+            concurrency=case["concurrency"],
+            draw=case["draw"],
+            arm=case["arm"],
+            compute=case["step"]["compute"] if case["step"] else "",
+            group=group,
+            repetition=repetition,
+            time_s=math.nan if slowest is None else by_rank[slowest],
+            time_min_s=math.nan if fastest is None else by_rank[fastest],
+            slowest_rank=-1 if slowest is None else ranks[slowest],
+            fastest_rank=-1 if fastest is None else ranks[fastest],
+            status=Status(line["status"]),
+            reason=line["reason"],
+        )
