@@ -28,13 +28,13 @@ def _typed(parse: Callable[[str], Any]) -> BeforeValidator:
 
 def _whole(value: int) -> int:
     if value < 1:
-        raise ValueError("expected at least 1")
+        raise ValueError(f"found {value}, expected at least 1")
     return value
 
 
 SizeBytes = Annotated[int, _typed(units.parse_size), AfterValidator(_whole)]
-Seconds = Annotated[float, _typed(units.parse_time), Field(ge=0)]
-LinkRate = Annotated[float, _typed(units.parse_link_rate), Field(gt=0)]
+Seconds = Annotated[float, _typed(units.parse_time), Field(ge=0, allow_inf_nan=False)]
+LinkRate = Annotated[float, _typed(units.parse_link_rate), Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,60}$")]
 Count = Annotated[int, Field(ge=1)]

@@ -27,10 +27,14 @@ def parse_size(text: str) -> int:
     8388608
     """
     match = _SIZE.fullmatch(text.strip())
-    size = float(match[1]) * 1024 ** _BINARY[(match[2] or "").upper()] if match else -1.0
-    if size < 0 or size != int(size):
+    if not match:
         raise ValueError(f"{text!r} is not a size; expected a number with K, M, G or T, such as 4M")
-    return int(size)
+    # Whole numbers throughout: a float holds no odd number of bytes beyond 2**53.
+    whole, _, decimals = match[1].partition(".")
+    size, rest = divmod(int(whole + decimals) * 1024 ** _BINARY[(match[2] or "").upper()], 10 ** len(decimals))
+    if rest:
+        raise ValueError(f"{text!r} is no whole number of bytes; expected one, such as 4M")
+    return size
 
 
 def parse_link_rate(text: str) -> float:
@@ -71,8 +75,8 @@ def format_bandwidth(bytes_per_s: float) -> str:
     """Return a bandwidth in decimal units, as nccl-tests does (GB/s = 1e9 bytes per second)."""
     for scale, unit in ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s")):
         if bytes_per_s >= scale:
-            return f"{bytes_per_s / scale:.3g} {unit}"
-    return f"{bytes_per_s:.3g} B/s"
+            return f"{_three_digits(bytes_per_s / scale)} {unit}"
+    return f"{_three_digits(bytes_per_s)} B/s"
 
 
 def format_link_rate(bits_per_s: float) -> str:
@@ -91,8 +95,13 @@ def format_time(time_s: float) -> str:
         return f"{int(time_s // 60)} min {int(time_s % 60):02d} s"
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
         if abs(time_s) >= scale:
-            return f"{time_s / scale:.3g} {unit}"
-    return f"{time_s / 1e-6:.3g} us"
+            return f"{_three_digits(time_s / scale)} {unit}"
+    return f"{_three_digits(time_s / 1e-6)} us"
+
+
+def _three_digits(value: float) -> str:
+    """Return a number with three digits, or all those before its point; 999.7 is 1000, never 1e+03."""
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:.0f}"
 
 
 def format_percent(share: float) -> str:

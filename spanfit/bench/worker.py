@@ -173,7 +173,7 @@ def kept_environment(environment: dict[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in sorted(environment.items())
-        if (name.startswith(_KEPT_PREFIXES) or name in _KEPT_NAMES) and not any(part in name for part in _SECRET_PARTS)
+        if (name.startswith(_KEPT_PREFIXES) or name in _KEPT_NAMES) and not any(part in name.upper() for part in _SECRET_PARTS)
     }
 
 

@@ -47,9 +47,8 @@ def plan(campaign_file: Path, store: Path, as_json: bool) -> None:
         )
         return
     per_launch = len(planned.cases) * planned.file.blocks
-    talk(
-        f"run {planned.run_id}: {planned.file.launches} launches of {per_launch} cases on {len(planned.node_names)} nodes"
-    )
+    nnodes = len(planned.node_names)
+    talk(f"run {planned.run_id}: {planned.file.launches} launches of {per_launch} cases on {nnodes} nodes")
     print_table(
         "Groups", ["span", "order", "concurrency", "draw", "nodes of each group", "measured"], _collective_rows(planned)
     )
@@ -64,8 +63,8 @@ def _collective_rows(planned: "Campaign") -> Iterator[list[str]]:
     for case in planned.cases:
         if case.kind == "collective":
             groups = "; ".join(" ".join(planned.node_names[node] for node in group) for group in case.groups)
-            key = (str(case.span), str(case.rank_order), str(case.concurrency), str(case.draw), groups)
-            shapes.setdefault(key, []).append(case)
+            shape = (str(case.span), str(case.rank_order), str(case.concurrency), str(case.draw), groups)
+            shapes.setdefault(shape, []).append(case)
     for key, cases in shapes.items():
         operations = ", ".join(dict.fromkeys(case.operation for case in cases))
         sizes = ", ".join(dict.fromkeys(format_size(case.size_bytes) for case in cases))

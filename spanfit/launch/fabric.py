@@ -37,7 +37,7 @@ class LinkShape:
     delay_s : float
         One-way delay [s], where the kernel has netem.
     loss : float
-        Share of packets dropped, 0 to 1, where the kernel has netem.
+        Share of packets dropped in each direction, 0 to 1, by nftables.
     """
 
     rate_bits_per_s: float | None = None
@@ -181,18 +181,27 @@ def render_host(host: Host) -> Iterator[str]:
 
 
 def render_shape(link_class: LinkClass, device: str, shape: LinkShape) -> Iterator[str]:
-    """Yield the ``tc -batch`` lines that shape one end of a cable, replacing what was there."""
-    netem = "netem" + (f" delay {shape.delay_s * 1e6:.0f}us" if shape.delay_s else "")
-    netem += f" loss {shape.loss * 100:g}%" if shape.loss else ""
+    """Yield the ``tc -batch`` lines that give what one end of a cable sends its rate and delay, replacing the old."""
+    delay = f"netem delay {shape.delay_s * 1e6:.0f}us limit 10000"
     if shape.rate_bits_per_s is not None:
         yield (
             f"qdisc replace dev {device} root handle 1: tbf rate {shape.rate_bits_per_s:.0f}bit "
             f"burst {_BURST_BYTES} limit {_QUEUE_BYTES[link_class]}"
         )
-        if netem != "netem":
-            yield f"qdisc replace dev {device} parent 1:1 handle 10: {netem} limit 10000"
-    elif netem != "netem":
-        yield f"qdisc replace dev {device} root handle 1: {netem} limit 10000"
+        if shape.delay_s:
+            yield f"qdisc replace dev {device} parent 1:1 handle 10: {delay}"
+    elif shape.delay_s:
+        yield f"qdisc replace dev {device} root handle 1: {delay}"
+
+
+def render_loss(device: str, shape: LinkShape) -> Iterator[str]:
+    """Yield the ``nft -f`` lines that drop a share of what one end of a cable receives."""
+    if shape.loss:
+        table = f"netdev loss_{device.replace('.', '_')}"
+        chain = f'type filter hook ingress device "{device}" priority 0;'
+        yield f"add table {table}"
+        yield f"delete table {table}"
+        yield f"table {table} {{ chain drops {{ {chain} numgen random mod 100000 < {shape.loss * 1e5:.0f} drop; }}; }}"
 
 
 def render_hosts_file(fabric: Fabric) -> str:

@@ -77,15 +77,20 @@ class Holder:
 
     def shape(self, links: tuple[fabrics.Link, ...], shapes: dict[str, LinkShape]) -> None:
         """Shape both ends of links; remember it only if the kernel took it."""
-        inside: list[str] = []
+        rates: list[str] = []
+        losses: list[str] = []
         for link in links:
-            inside += fabrics.render_shape(link.link_class, link.down_device, shapes[link.name])
-            up = list(fabrics.render_shape(link.link_class, link.up_device, shapes[link.name]))
+            shape = shapes[link.name]
+            rates += fabrics.render_shape(link.link_class, link.down_device, shape)
+            losses += fabrics.render_loss(link.down_device, shape)
+            up_rates = list(fabrics.render_shape(link.link_class, link.up_device, shape))
+            up_losses = list(fabrics.render_loss(link.up_device, shape))
             if link.link_class is LinkClass.HOST:
-                run([*self._inside(link.name), "tc", "-batch", "-"], _lines(up))
+                _apply(self._inside(link.name), up_rates, up_losses)
             else:
-                inside += up
-        run(["tc", "-batch", "-"], _lines(inside))
+                rates += up_rates
+                losses += up_losses
+        _apply([], rates, losses)
         self.shapes |= {link.name: shapes[link.name] for link in links}
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -112,6 +117,13 @@ class Holder:
                 for link in fabrics.links(self.fabric)
             ],
         }
+
+
+def _apply(inside: list[str], rates: list[str], losses: list[str]) -> None:
+    if rates:
+        run([*inside, "tc", "-batch", "-"], _lines(rates))
+    if losses:
+        run([*inside, "nft", "-f", "-"], _lines(losses))
 
 
 def _lines(commands: Any) -> str:

@@ -4,6 +4,7 @@ A testbed has no files. Its name is an abstract socket that its holder listens o
 refused by the kernel, and nothing is left to clean up when the holder is gone.
 """
 
+import contextlib
 import json
 import os
 import selectors
@@ -33,6 +34,8 @@ PROGRAMS = {
 """What a testbed needs, and the Debian package that has it."""
 
 _START_LIMIT_S = 60.0
+_END_LIMIT_S = 5.0
+_PROBE_LINKS = {LinkClass.HOST: LinkShape(rate_bits_per_s=1e9)}
 _SBIN = "/usr/sbin:/sbin"
 
 
@@ -125,23 +128,24 @@ class Testbed:
         return [*_enter(self.pid), "--net", "--mount", "--", *command]
 
     def down(self) -> None:
-        """End the testbed and everything that runs in it."""
-        pidfd = os.pidfd_open(self.pid)
-        try:
-            for number in (signal.SIGTERM, signal.SIGKILL):
-                signal.pidfd_send_signal(pidfd, number)
-                if _ends(pidfd, 5.0):
-                    break
-        finally:
-            os.close(pidfd)
+        """End the testbed and everything that runs in it, if it is still up."""
+        with contextlib.suppress(ProcessLookupError):
+            _end(self.pid)
         if self._process is not None:
             self._process.communicate()
 
 
-def _ends(pidfd: int, limit_s: float) -> bool:
-    with selectors.DefaultSelector() as selector:
-        selector.register(pidfd, selectors.EVENT_READ)
-        return bool(selector.select(limit_s))
+def _end(pid: int) -> None:
+    pidfd = os.pidfd_open(pid)
+    try:
+        with selectors.DefaultSelector() as selector:
+            selector.register(pidfd, selectors.EVENT_READ)
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                signal.pidfd_send_signal(pidfd, number)
+                if selector.select(_END_LIMIT_S):
+                    return
+    finally:
+        os.close(pidfd)
 
 
 def _enter(pid: int) -> list[str]:
@@ -160,6 +164,18 @@ def program(name: str) -> str:
     if found is None:
         raise LaunchError(f"the program {name} is missing; install the Debian package {PROGRAMS[name]}")
     return found
+
+
+def refusal() -> str:
+    """Return why this machine cannot have a testbed, "" where it can: one of two hosts is brought up and ended."""
+    smallest = Fabric(
+        name=f"probe-{os.getpid()}", minipods=1, leaves_per_minipod=1, hosts_per_leaf=2, links=_PROBE_LINKS
+    )
+    try:
+        up(smallest, attached=True).down()
+    except LaunchError as error:
+        return str(error)
+    return ""
 
 
 def up(fabric: Fabric, *, attached: bool) -> Testbed:
@@ -193,10 +209,12 @@ def up(fabric: Fabric, *, attached: bool) -> Testbed:
             env=os.environ | {"PATH": f"{os.environ.get('PATH', '')}:{_SBIN}", "PYTHONSAFEPATH": "1"},
         )
         status = _first_answer(process, fabric, complaints)
-    if not attached:
-        assert process.stdin is not None
-        process.stdin.close()
-    return Testbed(fabric.name, status, process)
+    if attached:
+        return Testbed(fabric.name, status, process)
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.close()
+    process.stdout.close()
+    return Testbed(fabric.name, status)
 
 
 def _holder_argv(listener: int, lifetime: str) -> list[str]:
@@ -219,14 +237,16 @@ def _first_answer(process: "subprocess.Popen[str]", fabric: Fabric, complaints: 
     if "pid" in reply:
         return dict(reply)
     process.kill()
-    process.wait()
+    process.communicate()
     complaints.seek(0)
     raise LaunchError(_refusal(reply.get("error") or complaints.read().strip() or "no answer"))
 
 
 def _refusal(reason: str) -> str:
-    if "netem" in reason:
-        return f"testbed: this kernel cannot delay or drop packets (no netem); leave delay and loss out ({reason})"
+    if "qdisc kind is unknown" in reason:
+        return f"testbed: this kernel cannot delay packets (no netem); leave delay out ({reason})"
+    if "nft: " in reason:
+        return f"testbed: dropping packets needs the Debian package nftables; install it or leave loss out ({reason})"
     if "ermission denied" in reason or "not permitted" in reason:
         return (
             f"testbed: this machine refuses namespaces ({reason}); run as root, allow unprivileged user namespaces "

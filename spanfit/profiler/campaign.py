@@ -35,7 +35,7 @@ from spanfit.results.schema import RunInfo, Status
 from spanfit.results.shards import Shard, append_failure, measurements, read_shard
 from spanfit.results.store import Store
 from spanfit.topology.hostlist import expand_hostlist
-from spanfit.topology.model import Cluster, NodeState, RankMap, path_label
+from spanfit.topology.model import Cluster, NodeState, RankMap
 from spanfit.topology.readers.cluster_file import read_cluster
 
 _WORKER = "spanfit.bench.worker"
@@ -355,8 +355,9 @@ def open_testbed(fabric: Fabric) -> Iterator[Testbed]:
 
 
 def minipod_labels(cluster: Cluster, node_names: Sequence[str]) -> tuple[str, ...]:
-    """Return the minipod of each node as people read it."""
-    return tuple(path_label(cluster.minipod(node)) for node in cluster.select(node_names))
+    """Return what people call the minipod of each node."""
+    labels = cluster.minipod_labels()
+    return tuple(labels[cluster.minipod(node)] for node in cluster.select(node_names))
 
 
 def node_ranks_by_minipod(minipods: Sequence[str]) -> tuple[tuple[int, ...], ...]:

@@ -1,5 +1,7 @@
 """What a measurement is: one row per case, group and repetition, and what was true of the whole run."""
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -122,3 +124,40 @@ class RunInfo:
     versions: dict[str, str]
     git_commit: str
     spec: dict[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A value with its 95% interval; one unit of replication gives no interval, and both bounds are None."""
+
+    value: float
+    ci_low: float | None
+    ci_high: float | None
+
+    def __post_init__(self) -> None:
+        """Refuse half an interval and one that is upside down."""
+        if (self.ci_low is None) != (self.ci_high is None):
+            raise ValueError(f"ci_low is {self.ci_low}, ci_high is {self.ci_high}; expected both or neither")
+        if self.ci_low is not None and self.ci_high is not None and self.ci_low > self.ci_high:
+            raise ValueError(f"ci_low is {self.ci_low}; expected at most ci_high = {self.ci_high}")
+
+
+_NUMBER_AND_UNIT = re.compile(r"([−-]?[\d.]+(?:e[+-]?\d+)?)(%| ?[A-Za-z/]+)?")
+
+
+def format_estimate(estimate: Estimate, form: Callable[[float], str]) -> str:
+    """Return an estimate for people; the bounds drop their unit where it is that of the value.
+
+    Examples
+    --------
+    >>> format_estimate(Estimate(value=0.746, ci_low=0.74, ci_high=0.752), lambda share: f"{100 * share:.1f}%")
+    '74.6% [74.0, 75.2]'
+    """
+    value = form(estimate.value)
+    if estimate.ci_low is None or estimate.ci_high is None:
+        return f"{value} (one unit: no interval)"
+    texts = [form(estimate.ci_low), form(estimate.ci_high)]
+    parts = [_NUMBER_AND_UNIT.fullmatch(text) for text in (value, *texts)]
+    if all(parts) and len({part[2] for part in parts if part}) == 1:
+        texts = [part[1] for part in parts[1:] if part]
+    return f"{value} [{', '.join(texts)}]"

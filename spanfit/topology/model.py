@@ -104,6 +104,12 @@ class Cluster:
             members.setdefault(self.minipod(node), []).append(node)
         return {path: tuple(found) for path, found in members.items()}
 
+    def minipod_labels(self) -> dict[SwitchPath, str]:
+        """Return what people call each minipod: its switch's name, or its whole path where two share a name."""
+        paths = list(self.minipods())
+        names = [path[0] for path in paths]
+        return {path: path[0] if names.count(path[0]) == 1 else path_label(path) for path in paths}
+
     def select(self, names: Sequence[str]) -> tuple[Node, ...]:
         """Return the named nodes in the order of the names; ValueError names those that are missing."""
         by_name = {node.name: node for node in self.nodes}

@@ -2,16 +2,10 @@
 
 from dataclasses import dataclass
 
+from spanfit import units
+from spanfit.results.schema import Estimate
+
 SCHEMA_VERSION = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """A value with its 95% interval."""
-
-    value: float
-    ci_low: float
-    ci_high: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +32,8 @@ class WeightEntry:
         How compute was spent in the steps.
     launches : int
     dp_to_pp_volume : float
-        r2 of the paper: DP bytes over PP bytes per node and step.
+        r2 of the paper: the gradient bytes that a node reduces in a step over the bytes that cross one boundary of
+        stages in a step, both directions and all microbatches together.
     """
 
     job: str
@@ -55,6 +50,14 @@ class WeightEntry:
     compute: str
     launches: int
     dp_to_pp_volume: float
+
+    def __post_init__(self) -> None:
+        """Refuse weights that are no shares of one."""
+        if not (0 <= self.alpha.value <= 1 and abs(self.alpha.value + self.beta.value - 1) < 1e-9):
+            raise ValueError(
+                f"job {self.job}: alpha is {self.alpha.value}, beta is {self.beta.value}; "
+                "expected shares of one that sum to 1"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,3 +85,18 @@ class WeightSet:
     created_at: str
     spanfit_version: str
     entries: tuple[WeightEntry, ...]
+
+
+def remarks(entry: WeightEntry) -> tuple[str, ...]:
+    """Return what a person must know of an entry before trusting its weights, one sentence each."""
+    found = []
+    for gain, name, weight in ((entry.gain_dp, "DP", "alpha"), (entry.gain_pp, "PP", "beta")):
+        if gain.value < 0:
+            text = units.format_percent(gain.value)
+            found.append(f"the {name}-aligned arm is slower than the base ({text}); it counts as no gain for {weight}")
+    if entry.is_flat:
+        found.append("neither gain can be told to be above 0, so the weights are 0.5 and 0.5 and may be anything")
+    if entry.is_provisional:
+        launches = "1 launch" if entry.launches == 1 else f"{entry.launches} launches"
+        found.append(f"provisional: {launches}, at least 6 make a final claim")
+    return tuple(found)

@@ -1,0 +1,219 @@
+"""What a collective costs at each span, and what it loses against the same collective inside one minipod."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from spanfit import collectives, units
+from spanfit.collectives import Collective
+from spanfit.profiler import statistics
+from spanfit.profiler.statistics import FloatArray, Verdict
+from spanfit.results.schema import Estimate, format_estimate
+
+SMALLEST_EFFECT = 0.03
+"""The smallest loss that matters, as a share of the bandwidth at span 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanLoss:
+    """What a case loses against span 1, paired by launch.
+
+    Attributes
+    ----------
+    estimate : Estimate
+        1 - busbw(span) / busbw(1), a share of one; negative where the wider case is faster.
+    nlaunches : int
+        Launches that hold both cases.
+    verdict : Verdict
+        ``slower``, ``no slower`` or ``cannot tell``; corrected over all losses of the run (Holm).
+    sentence : str
+        The verdict for people, with the interval and with what more measuring would cost.
+    """
+
+    estimate: Estimate
+    nlaunches: int
+    verdict: Verdict
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanCurvePoint:
+    """Time and bandwidth of a collective at one size and span.
+
+    Attributes
+    ----------
+    time_s, busbw_bytes_per_s : Estimate or None
+        None where every row failed.
+    nsamples, nunits, nfailed : int
+        Timed rows, units of replication, and rows that hold no time.
+    loss : SpanLoss or None
+        None at span 1 and where no launch holds the same case at span 1.
+    """
+
+    operation: str
+    size_bytes: int
+    dtype: str
+    redop: str
+    nranks: int
+    nnodes: int
+    rank_order: str
+    concurrency: str
+    span: int
+    time_s: Estimate | None
+    busbw_bytes_per_s: Estimate | None
+    nsamples: int
+    nunits: int
+    nfailed: int
+    is_provisional: bool
+    loss: SpanLoss | None
+
+
+class _Key(NamedTuple):
+    operation: str
+    dtype: str
+    redop: str
+    nranks: int
+    nnodes: int
+    concurrency: str
+    size_bytes: int
+    span: int
+    rank_order: str
+
+
+_KEY = list(_Key._fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Case:
+    key: _Key
+    unit_logs: FloatArray
+    launch_logs: dict[int, float]
+    nrows: int
+    nsamples: int
+
+
+def fit_curves(frame: pd.DataFrame) -> tuple[SpanCurvePoint, ...]:
+    """Return a point for each case of a run's collectives, sorted by operation, ranks, size and span.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Measurements of one run, as ``Store.read`` returns them.
+
+    Raises
+    ------
+    FitError
+        If a row has status ok but no time.
+
+    Notes
+    -----
+    Nothing is pooled over operation, size, dtype, redop, ranks, nodes, rank order, concurrency or span. Span 1 is the
+    sorted case: every other order of a span is compared with it.
+    """
+    cases = _cases(frame[frame["kind"] == "collective"])
+    differences = {key: values for key in cases if len(values := _differences(cases, key))}
+    losses = dict(zip(differences, _losses(list(differences.values())), strict=True))
+    return tuple(_point(cases[key], losses.get(key)) for key in sorted(cases, key=_order))
+
+
+def _order(key: _Key) -> tuple[object, ...]:
+    return *key[:-1], key.rank_order != "sorted", key.rank_order
+
+
+def _cases(rows: pd.DataFrame) -> dict[_Key, _Case]:
+    timed = statistics.ok_rows(rows)
+    logs = statistics.unit_logs(timed, _KEY)
+    by_unit = _by_case(logs)
+    by_launch = _by_case(statistics.launch_logs(logs, _KEY))
+    samples = {key: entries[0][1] for key, entries in _by_case(timed.groupby(_KEY).size()).items()}
+    return {
+        key: _Case(
+            key=key,
+            unit_logs=np.array([value for _, value in by_unit.get(key, [])]),
+            launch_logs={index[0]: value for index, value in by_launch.get(key, [])},
+            nrows=int(entries[0][1]),
+            nsamples=int(samples.get(key, 0)),
+        )
+        for key, entries in _by_case(rows.groupby(_KEY).size()).items()
+    }
+
+
+def _by_case(values: pd.Series) -> dict[_Key, list[tuple[tuple[int, ...], float]]]:
+    """Return the values of each case, each with what is left of its index: the launch first."""
+    found: dict[_Key, list[tuple[tuple[int, ...], float]]] = {}
+    for index, value in zip(values.index.tolist(), values.tolist(), strict=True):
+        found.setdefault(_Key(*index[: len(_KEY)]), []).append((index[len(_KEY) :], value))
+    return found
+
+
+def _differences(cases: dict[_Key, _Case], key: _Key) -> FloatArray:
+    """Return log time(span) - log time(1) of each launch that holds both, empty where there is none."""
+    base = cases.get(key._replace(span=1, rank_order="sorted"))
+    if key.span == 1 or base is None:
+        return np.empty(0)
+    own = cases[key].launch_logs
+    return np.array([own[launch] - base.launch_logs[launch] for launch in sorted(own.keys() & base.launch_logs)])
+
+
+def _losses(family: Sequence[FloatArray]) -> list[SpanLoss]:
+    """Return the loss of each member of a family of paired log differences, with Holm's correction over it."""
+    matters = -math.log1p(-SMALLEST_EFFECT)
+    p_slower = statistics.holm([statistics.p_above(values, 0.0) for values in family])
+    p_no_slower = statistics.holm([statistics.p_below(values, matters) for values in family])
+    return [
+        _loss(values, is_slower=slower < statistics.SIGNIFICANCE, is_no_slower=no_slower < statistics.SIGNIFICANCE)
+        for values, slower, no_slower in zip(family, p_slower, p_no_slower, strict=True)
+    ]
+
+
+def _loss(values: FloatArray, *, is_slower: bool, is_no_slower: bool) -> SpanLoss:
+    estimate = statistics.mapped(statistics.interval(values), lambda log_ratio: -math.expm1(-log_ratio))
+    text = format_estimate(estimate, units.format_percent)
+    if is_no_slower and estimate.ci_high is not None:
+        verdict = Verdict.NO_SLOWER
+        sentence = f"no slower than {units.format_percent(max(0.0, estimate.ci_high))}: {text}"
+    elif is_slower and estimate.value >= SMALLEST_EFFECT:
+        verdict, sentence = Verdict.SLOWER, f"slower: loses {text}"
+    else:
+        verdict, sentence = Verdict.CANNOT_TELL, f"cannot tell: {text}; {_cost(values)}"
+    return SpanLoss(estimate=estimate, nlaunches=len(values), verdict=verdict, sentence=sentence)
+
+
+def _cost(values: FloatArray) -> str:
+    cost = statistics.cost_of_telling(values, SMALLEST_EFFECT)
+    if cost is None:
+        return f"{statistics.MIN_UNITS - 1} more launches would give a final interval"
+    return f"about {statistics.count_launches(cost[1], 'more')} would narrow it to ± {units.format_percent(cost[0])}"
+
+
+def _point(case: _Case, loss: SpanLoss | None) -> SpanCurvePoint:
+    key = case.key
+    nunits = len(case.unit_logs)
+    time_s = statistics.mapped(statistics.interval(case.unit_logs), math.exp) if nunits else None
+    return SpanCurvePoint(
+        operation=key.operation,
+        size_bytes=key.size_bytes,
+        dtype=key.dtype,
+        redop=key.redop,
+        nranks=key.nranks,
+        nnodes=key.nnodes,
+        rank_order=key.rank_order,
+        concurrency=key.concurrency,
+        span=key.span,
+        time_s=time_s,
+        busbw_bytes_per_s=_busbw(key, time_s) if time_s else None,
+        nsamples=case.nsamples,
+        nunits=nunits,
+        nfailed=case.nrows - case.nsamples,
+        is_provisional=statistics.is_provisional(nunits),
+        loss=loss,
+    )
+
+
+def _busbw(key: _Key, time_s: Estimate) -> Estimate:
+    collective = Collective(key.operation)
+    return statistics.mapped(time_s, lambda value: collectives.busbw(collective, key.nranks, key.size_bytes, value))

@@ -1,0 +1,45 @@
+import pytest
+
+from spanfit.placer.baselines import BASELINES, Baseline, best_fit, fill_rows, gpu_packing, random_fit
+from spanfit.placer.model import Problem, check_capacity, column_spreads, row_spreads
+from tests.unit.placer.factories import even, medium_problem, problem
+
+
+def spreads(given_problem: Problem) -> tuple[int, int]:
+    grid = best_fit(given_problem)
+    return max(column_spreads(grid)), max(row_spreads(grid))
+
+
+def test_best_fit_fills_the_tightest_minipods_to_the_brim() -> None:
+    assert best_fit(problem(3, 2, (4, 3, 2))) == ((2, 2), (1, 1), (1, 0))
+    assert best_fit(problem(3, 2, (9, 7, 2))) == ((1, 1), (1, 1), (1, 1)), "a minipod that fits the job takes it whole"
+
+
+def test_best_fit_has_the_spreads_of_the_paper_reproduction() -> None:
+    assert spreads(problem(6, 2, even(18, 3))) == (2, 1)
+    assert spreads(problem(12, 8, even(438, 5))) == (2, 2)
+    assert spreads(problem(46, 8, even(1019, 11))) == (4, 2)
+
+
+def test_gpu_packing_fills_the_largest_first() -> None:
+    assert gpu_packing(problem(3, 2, (2, 3, 4))) == ((2, 2), (2, 2), (1, 1))
+
+
+def test_random_fit_draws_by_seed_and_is_balanced() -> None:
+    given_problem = problem(50, 8, (300,) * 4)
+    assert random_fit(given_problem, 1) == random_fit(given_problem, 1) != random_fit(given_problem, 2)
+    cells = [cell for row in random_fit(given_problem, 1) for cell in row]
+    assert all(70 <= cells.count(minipod) <= 130 for minipod in range(4))
+    assert cells == sorted(cells)
+
+
+@pytest.mark.parametrize("baseline", list(BASELINES))
+def test_baselines_fit_the_minipods(baseline: Baseline) -> None:
+    for seed in range(20):
+        medium = medium_problem(seed)
+        check_capacity(BASELINES[baseline](medium, seed), medium)
+
+
+def test_too_few_nodes_are_refused() -> None:
+    with pytest.raises(ValueError, match="3 nodes given; expected 4"):
+        fill_rows([(0, 3)], problem(2, 2, (3,)))

@@ -1,0 +1,123 @@
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from spanfit import files
+from spanfit.cli.place import place
+from spanfit.errors import ConfigError, ExitCode
+from spanfit.placer.emit import LaunchFile, emit
+from spanfit.placer.model import SCHEMA_VERSION, Placement
+from spanfit.placer.place import verify
+from spanfit.topology.readers.cluster_file import read_cluster
+from tests.unit.placer.test_place import entry, weights
+
+DATA = Path(__file__).parents[2] / "data" / "place"
+ARGUMENTS = (str(DATA / "job.toml"), "--cluster", str(DATA / "cluster.toml"))
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(place, [*ARGUMENTS, *arguments])
+
+
+def write_weights(path: Path, **changes: object) -> str:
+    files.write_json(path, weights(replace(entry("dense", "H100"), **changes)))  # type: ignore[arg-type]
+    return str(path)
+
+
+def test_the_drawing_shows_groups_spreads_bound_and_best_fit() -> None:
+    result = run("--alpha", "0.3")
+    assert result.exit_code == ExitCode.GOOD
+    lines = result.stdout.splitlines()
+    assert lines[2:8] == [
+        "  rows 0-2  A A",
+        "  rows 3-4  B B",
+        "  row    5  C C",
+        "  A  core/podA, 6 nodes",
+        "  B  core/podB, 4 nodes",
+        "  C  core/podC, 2 nodes",
+    ]
+    assert "DP groups: spread 3 (mean 3.00) over 2 groups; best-fit 3" in lines
+    assert "objective 1.6 = 0.3 x 3 + 0.7 x 1; bound 1.6; best-fit 2.3" in lines
+    assert any(line.startswith("optimal: the 2 pairs of spreads below 1.6 refuted") for line in lines)
+    assert any(line.startswith("solved in ") for line in lines)
+
+
+def test_json_and_the_file_hold_the_same_verified_placement(tmp_path: Path) -> None:
+    path = tmp_path / "placement.json"
+    result = run("--alpha", "0.3", "--json", "-o", str(path))
+    assert json.loads(result.stdout) == json.loads(path.read_text())
+    placement = files.read_json(path, Placement, SCHEMA_VERSION)
+    verify(placement, read_cluster(DATA / "cluster.toml"))
+    assert placement.weights_hash == ""
+    assert "placement of job tiny on 12 nodes" in result.stderr
+
+
+def test_weights_are_taken_with_their_hash_and_warned_about(tmp_path: Path) -> None:
+    sound = run("--weights", write_weights(tmp_path / "w.json"), "--json")
+    assert sound.stderr == ""
+    content = json.loads(sound.stdout)
+    assert (content["alpha"], content["beta"]) == (0.5, 0.5)
+    assert content["weights_hash"] == files.digest(weights(entry("dense", "H100")))
+    doubtful = run(
+        "--weights",
+        write_weights(tmp_path / "w.json", is_flat=True, is_provisional=True, launches=2, dp=3, gpu_model="A100"),
+        "--json",
+    )
+    assert doubtful.exit_code == ExitCode.GOOD
+    for text in (
+        "may be anything",
+        "provisional",
+        "3 x 2 nodes and job tiny has 6 x 2",
+        "A100, job tiny asks for H100",
+    ):
+        assert text in doubtful.stderr
+
+
+@pytest.mark.parametrize("kind", list(LaunchFile))
+def test_emit_prints_the_launch_file_alone_on_stdout(tmp_path: Path, kind: LaunchFile) -> None:
+    path = tmp_path / "placement.json"
+    result = run("--alpha", "0.3", "--emit", kind.value, "-o", str(path))
+    placement = files.read_json(path, Placement, SCHEMA_VERSION)
+    assert result.stdout == emit(placement, kind)
+    assert all(name in result.stdout for name in placement.rank_map.node_names)
+    assert "Job tiny on cluster small" in result.stderr
+
+
+def test_emit_needs_a_command_where_the_file_starts_one(tmp_path: Path) -> None:
+    job = tmp_path / "job.toml"
+    job.write_text('name = "bare"\ndp = 6\npp = 2\ntp = 8\n')
+    result = CliRunner().invoke(place, [str(job), *ARGUMENTS[1:], "--alpha", "0.3", "--emit", "slurm"])
+    assert isinstance(result.exception, ConfigError)
+    assert "job bare: command: missing; a slurm file needs it" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "give one of --weights FILE and --alpha"),
+        (("--alpha", "0.5", "--weights", "w.json"), "give one of --weights FILE and --alpha"),
+        (("--alpha", "0.5", "--entry", "dense"), "--entry chooses from --weights"),
+        (("--alpha", "0.5", "--json", "--emit", "slurm"), "--json and --emit both print on stdout"),
+        (("--alpha", "1.5"), "1.5 is not in the range"),
+        (("--alpha", "0.5", "--time-limit", "0"), "0.0 is not in the range"),
+    ],
+)
+def test_wrong_options_are_explained(arguments: tuple[str, ...], message: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == ExitCode.BAD_INPUT
+    assert message in result.stderr
+
+
+def test_a_job_that_does_not_fit_ends_with_3(tmp_path: Path) -> None:
+    job = tmp_path / "job.toml"
+    job.write_text('name = "wide"\ndp = 20\npp = 2\ntp = 8\n')
+    code = "from spanfit.cli.main import main; main()"
+    command = [sys.executable, "-c", code, "place", str(job), *ARGUMENTS[1:], "--alpha", "0.5"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (ExitCode.INFEASIBLE, "")
+    assert "job wide needs 40 nodes of 8 GPUs; cluster small has 16 free" in ended.stderr

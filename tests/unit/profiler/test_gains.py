@@ -1,0 +1,166 @@
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from spanfit.errors import FitError
+from spanfit.profiler.gains import JobGains, PlacementGain, fit_gains
+from spanfit.profiler.statistics import Verdict
+from spanfit.results.schema import Estimate, Measurement
+from tests.unit.profiler.factory import MEASUREMENT, Noise, failed, framed, measured, step_cases
+
+EXACT = Noise(launch=0.5, unit=0.0, row=0.0)
+ARMS = {
+    "dp-aligned": 0.486,
+    "pp-aligned": 0.390,
+    "packed": 0.525,
+    "misaligned-00": 0.400,
+    "misaligned-01": 0.525,
+    "misaligned-02": 0.800,
+}
+
+
+def gains_of(rows: list[Measurement]) -> JobGains:
+    (job,) = fit_gains(framed(rows))
+    return job
+
+
+def by_arm(job: JobGains) -> dict[str, PlacementGain]:
+    return {gain.arm: gain for gain in job.gains}
+
+
+def holds(estimate: Estimate | None, truth: float) -> bool:
+    assert estimate is not None and estimate.ci_low is not None and estimate.ci_high is not None
+    return estimate.ci_low <= truth <= estimate.ci_high
+
+
+def test_gains_are_exact_without_noise_whatever_the_launches_do() -> None:
+    job = gains_of(measured(np.random.default_rng(1), step_cases(ARMS), noise=EXACT))
+    assert job.base_arms == ("misaligned-00", "misaligned-01", "misaligned-02")
+    assert {arm: gain.gain.value for arm, gain in by_arm(job).items()} == {
+        "dp-aligned": pytest.approx(0.525 / 0.486 - 1),
+        "pp-aligned": pytest.approx(0.525 / 0.390 - 1),
+        "packed": pytest.approx(0.0, abs=1e-12),
+    }
+    assert job.misaligned_ratio is not None
+    assert job.misaligned_ratio.value == pytest.approx(2.0)
+    assert np.array(job.log_gain_pairs) == pytest.approx(
+        np.tile([math.log(0.525 / 0.486), math.log(0.525 / 0.390)], (6, 1))
+    )
+
+
+def test_a_faster_arm_is_said_to_be_faster() -> None:
+    job = gains_of(measured(np.random.default_rng(2), step_cases(ARMS), repetitions=9))
+    gains = by_arm(job)
+    assert gains["pp-aligned"].verdict is Verdict.FASTER
+    assert gains["pp-aligned"].sentence.startswith("faster by ")
+    assert not gains["pp-aligned"].is_provisional and gains["pp-aligned"].nunits == 6
+
+
+def test_a_slower_arm_is_said_to_be_slower() -> None:
+    job = gains_of(measured(np.random.default_rng(3), step_cases({**ARMS, "dp-aligned": 1.0}), repetitions=9))
+    assert by_arm(job)["dp-aligned"].verdict is Verdict.SLOWER
+    assert by_arm(job)["dp-aligned"].sentence.startswith("slower by 4")
+
+
+def test_arms_within_one_percent_are_the_same() -> None:
+    noise = Noise(unit=0.001, row=0.001)
+    job = gains_of(measured(np.random.default_rng(4), step_cases(ARMS), noise=noise))
+    assert by_arm(job)["packed"].verdict is Verdict.SAME
+    assert by_arm(job)["packed"].sentence.startswith("the same within 1.0%: ")
+
+
+def test_what_cannot_be_told_names_its_price_in_fabric_time() -> None:
+    arms = {"dp-aligned": 10.0, "misaligned-00": 10.0}
+    rows = measured(np.random.default_rng(5), step_cases(arms), repetitions=6, noise=Noise(unit=0.03, row=0.0))
+    sentence = by_arm(gains_of(rows))["dp-aligned"].sentence
+    assert sentence.startswith("not told apart: ") and sentence.endswith("would narrow it to ± 1.0%")
+    launch_s = sum(row.time_s for row in rows) / 6
+    assert launch_s == pytest.approx(120, rel=0.2)
+    more = int(sentence.split("(")[1].split(" launches")[0])
+    assert f"about {more * launch_s // 3600:.0f} h" in sentence or f"about {more * launch_s // 60:.0f} min" in sentence
+
+
+def test_intervals_cover_and_an_arm_like_the_base_is_not_told_from_it() -> None:
+    rng = np.random.default_rng(6)
+    rows = [row for job in range(40) for row in measured(rng, step_cases(ARMS, f"job{job}"), repetitions=2)]
+    jobs = fit_gains(framed(rows))
+    gains = [gain for job in jobs for gain in job.gains]
+    assert len(gains) == 120
+    assert 0.90 <= np.mean([holds(gain.gain, 0.525 / ARMS[gain.arm] - 1) for gain in gains]) <= 0.99
+    assert {gain.verdict for gain in gains if gain.arm == "packed"} == {Verdict.CANNOT_TELL}
+    assert np.mean([holds(job.misaligned_ratio, 2.0) for job in jobs]) >= 0.93
+
+
+def test_the_ratio_of_equal_misaligned_arms_allows_for_their_having_been_picked() -> None:
+    rng = np.random.default_rng(13)
+    same = dict.fromkeys([f"misaligned-{arm:02d}" for arm in range(6)], 0.5)
+    rows = [row for job in range(25) for row in measured(rng, step_cases(same, f"job{job}"), repetitions=1)]
+    ratios = [job.misaligned_ratio for job in fit_gains(framed(rows))]
+    assert np.mean([holds(ratio, 1.0) for ratio in ratios]) >= 0.9
+
+
+def test_a_gain_just_told_from_0_is_no_claim_beside_another_one() -> None:
+    step = replace(MEASUREMENT, kind="step", operation="balanced", compute="wait")
+    base = [replace(step, arm="misaligned-00", launch=launch) for launch in range(6)]
+    logs = [-0.003, 0.006, 0.015, 0.021, 0.030, 0.039]
+    dp = [replace(row, arm="dp-aligned", time_s=math.exp(-log)) for row, log in zip(base, logs, strict=True)]
+    assert [gain.verdict for gain in gains_of(base + dp).gains] == [Verdict.FASTER]
+    pp = [replace(row, arm="pp-aligned") for row in dp]
+    family = gains_of(base + dp + pp).gains
+    assert [gain.verdict for gain in family] == [Verdict.CANNOT_TELL, Verdict.CANNOT_TELL]
+    assert family[0].gain == gains_of(base + dp).gains[0].gain
+
+
+def test_a_launch_without_the_whole_base_counts_nowhere() -> None:
+    rows = measured(np.random.default_rng(7), step_cases(ARMS), noise=EXACT)
+    rows = [row for row in rows if not (row.launch == 5 and row.arm == "misaligned-02")]
+    job = gains_of(rows)
+    assert len(job.base_arms) == 3
+    assert (job.launches, job.left_out_launches) == ((0, 1, 2, 3, 4), (5,))
+    assert by_arm(job)["packed"].gain.value == pytest.approx(0.0, abs=1e-12)
+    assert by_arm(job)["packed"].is_provisional
+
+
+def test_an_arm_that_mostly_fails_leaves_the_base_and_is_counted() -> None:
+    rows = measured(np.random.default_rng(8), step_cases(ARMS), noise=EXACT)
+    rows = [failed(row) if row.arm == "misaligned-02" and row.launch > 0 else row for row in rows]
+    job = gains_of(rows)
+    assert job.base_arms == ("misaligned-00", "misaligned-01")
+    assert job.nfailed == 15 and job.launches == (0, 1, 2, 3, 4, 5)
+
+
+def test_an_aligned_arm_pairs_only_where_it_ran() -> None:
+    rows = measured(np.random.default_rng(9), step_cases(ARMS), noise=EXACT)
+    rows = [failed(row) if row.arm == "pp-aligned" and row.launch < 2 else row for row in rows]
+    job = gains_of(rows)
+    assert by_arm(job)["pp-aligned"].nunits == 4 and by_arm(job)["dp-aligned"].nunits == 6
+    assert len(job.log_gain_pairs) == 4
+
+
+def test_one_launch_claims_nothing() -> None:
+    gain = by_arm(gains_of(measured(np.random.default_rng(10), step_cases(ARMS), launches=1)))["pp-aligned"]
+    assert gain.gain.ci_low is None and gain.is_provisional
+    assert gain.verdict is Verdict.CANNOT_TELL
+    assert "one unit: no interval" in gain.sentence and "5 more launches" in gain.sentence
+
+
+def test_modes_of_compute_are_never_mixed() -> None:
+    rows = measured(np.random.default_rng(11), step_cases(ARMS), noise=EXACT)
+    rows += [replace(row, compute="none", time_s=row.time_s / 2) for row in rows]
+    none, wait = fit_gains(framed(rows))
+    assert (none.compute, wait.compute) == ("none", "wait")
+    assert wait.base_time_s.value == pytest.approx(2 * none.base_time_s.value)
+
+
+def test_jobs_without_a_base_are_all_named() -> None:
+    cases = [*step_cases({"packed": 1.0}, "one"), *step_cases({"dp-aligned": 1.0}, "two"), *step_cases(ARMS)]
+    with pytest.raises(FitError) as caught:
+        fit_gains(framed(measured(np.random.default_rng(12), cases)))
+    first, second = str(caught.value).splitlines()
+    assert first.startswith("job one: found packed; expected") and second.startswith("job two: found dp-aligned;")
+
+
+def test_collectives_are_no_steps() -> None:
+    assert fit_gains(framed([MEASUREMENT])) == ()
