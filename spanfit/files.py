@@ -87,6 +87,8 @@ def _faults(error: ValidationError) -> Iterator[str]:
 def _key(location: tuple[int | str, ...]) -> str:
     text = ""
     for part in location:
+        if part == "[key]":  # pydantic's mark for the key of a table being at fault, not its value
+            continue
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
     return text
 
@@ -147,20 +149,20 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            yield temporary
+            umask = os.umask(0)
+            os.umask(umask)
+            temporary.chmod(0o666 & ~umask)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"{path}: cannot be written: {error.strerror}; check the folder's rights and space"
+            f"{path}: cannot be written: {error.strerror or error}; check the folder's rights and space"
         ) from error
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def digest(value: object) -> str:

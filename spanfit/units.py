@@ -31,7 +31,8 @@ def parse_size(text: str) -> int:
         raise ValueError(f"{text!r} is not a size; expected a number with K, M, G or T, such as 4M")
     # Whole numbers throughout: a float holds no odd number of bytes beyond 2**53.
     whole, _, decimals = match[1].partition(".")
-    size, rest = divmod(int(whole + decimals) * 1024 ** _BINARY[(match[2] or "").upper()], 10 ** len(decimals))
+    unit = 1 << 10 * _BINARY[(match[2] or "").upper()]
+    size, rest = divmod(int(whole + decimals) * unit, int("1" + "0" * len(decimals)))
     if rest:
         raise ValueError(f"{text!r} is no whole number of bytes; expected one, such as 4M")
     return size

@@ -37,7 +37,9 @@ def bring_up(namespaces: None) -> Iterator[Callable[[Fabric], Testbed]]:
         bed.down()
 
 
-def make_fabric(name: str, *, minipods: int = 2, hosts_per_leaf: int = 4, host: float = 4e8, uplink: float = 4e8) -> Fabric:
+def make_fabric(
+    name: str, *, minipods: int = 2, hosts_per_leaf: int = 4, host: float = 4e8, uplink: float = 4e8
+) -> Fabric:
     """Return a fat tree with one leaf a minipod, rates in bits per second."""
     return Fabric(
         name=f"{name}-{os.getpid()}",

@@ -89,14 +89,17 @@ def misaligned(nrows: int, ncolumns: int, sizes: Sequence[int], seed: int) -> tu
     ValueError
         If there is none, as in a grid of one row or one column.
     """
+    none = "no placement is misaligned in both kinds; expected dp and pp of at least 2 over 2 minipods"
     if min(nrows, ncolumns) < 2 or len(sizes) < 2:
-        raise ValueError("no placement is misaligned in both kinds; expected dp and pp of at least 2 over 2 minipods")
-    if _assignments(sizes) <= _ENUMERABLE:
-        found = list(dict.fromkeys(_enumerate(nrows, ncolumns, sizes)))
-        if len(found) <= MISALIGNED_LIMIT:
-            return tuple(found)
-        return tuple(sorted(random.Random(seed).sample(found, MISALIGNED_SAMPLE)))
-    return _sample(nrows, ncolumns, sizes, random.Random(seed))
+        raise ValueError(none)
+    if _assignments(sizes) > _ENUMERABLE:
+        return _sample(nrows, ncolumns, sizes, random.Random(seed))
+    found = list(dict.fromkeys(_enumerate(nrows, ncolumns, sizes)))
+    if not found:
+        raise ValueError(none)
+    if len(found) <= MISALIGNED_LIMIT:
+        return tuple(found)
+    return tuple(sorted(random.Random(seed).sample(found, MISALIGNED_SAMPLE)))
 
 
 def _assignments(sizes: Sequence[int]) -> int:
@@ -125,15 +128,33 @@ def _enumerate(nrows: int, ncolumns: int, sizes: Sequence[int]) -> Iterator[Cell
 def _sample(nrows: int, ncolumns: int, sizes: Sequence[int], rng: random.Random) -> tuple[Cells, ...]:
     cells = [minipod for minipod, size in enumerate(sizes) for _ in range(size)]
     found: dict[Cells, None] = {}
-    for _ in range(100_000):
+    for _ in range(100 * MISALIGNED_SAMPLE):
         rng.shuffle(cells)
-        if crosses(tuple(cells), ncolumns):
-            found[_canonical(tuple(cells), sizes)] = None
+        if not _mend(cells, ncolumns, rng):
+            break
+        found[_canonical(tuple(cells), sizes)] = None
         if len(found) == MISALIGNED_SAMPLE:
             return tuple(found)
     raise ValueError(
         f"found only {len(found)} misaligned placements of {nrows} x {ncolumns}; expected {MISALIGNED_SAMPLE}"
     )
+
+
+def _mend(cells: list[int], ncolumns: int, rng: random.Random) -> bool:
+    """Swap cells of rows and columns that stay in one minipod; return whether all cross in the end.
+
+    Chance alone never makes every row of a long, narrow grid cross.
+    """
+    indices = range(len(cells))
+    groups = [indices[start : start + ncolumns] for start in indices[::ncolumns]]
+    groups += [indices[column::ncolumns] for column in range(ncolumns)]
+    for _ in range(100 * len(cells)):
+        uncrossed = [group for group in groups if len({cells[index] for index in group}) == 1]
+        if not uncrossed:
+            return True
+        here, there = rng.choice(rng.choice(uncrossed)), rng.choice(indices)
+        cells[here], cells[there] = cells[there], cells[here]
+    return False
 
 
 def crosses(cells: Cells, ncolumns: int) -> bool:

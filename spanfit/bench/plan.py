@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import chain, zip_longest
+from itertools import chain, product, zip_longest
 
 from spanfit import files
 from spanfit.bench.arms import plan_arms
@@ -131,6 +131,8 @@ class CampaignFile:
             faults.append("nothing to measure; expected a [collectives] table or at least one [[jobs]] table")
         if self.launch.launcher is not Launcher.SSH and self.launch.testbed is None:
             faults.append(f"launch.testbed: missing; launcher {self.launch.launcher!s} needs a testbed file")
+        if self.collectives is not None and RankOrder.JOB in self.collectives.rank_orders:
+            faults.append("collectives.rank_orders: found 'job', expected 'sorted' or 'alternating'")
         names = [job.name for job in self.jobs]
         faults += [
             f"jobs: the name {name!r} appears twice" for name in sorted({n for n in names if names.count(n) > 1})
@@ -163,9 +165,15 @@ def plan_cases(campaign: CampaignFile, minipods: Sequence[Sequence[int]]) -> tup
             cases += part
         except ValueError as error:
             faults.append(str(error))
+    if not cases and not faults:
+        faults.append(
+            "nothing to measure; expected at least one operation, size and span, and a rank order and concurrency that "
+            "the groups allow ('alternating' needs a span of 2, 'all' a second group)"
+        )
     if faults:
         raise ValueError("\n".join(faults))
-    return tuple(cases)
+    # Two sizes that are rounded down to the same shares are one case.
+    return tuple(dict.fromkeys(cases))
 
 
 def plan_visits(campaign: CampaignFile, cases: Sequence[BenchCase], launch: int) -> tuple[Visit, ...]:
@@ -184,6 +192,8 @@ def _plan_collectives(campaign: CampaignFile, minipods: Sequence[Sequence[int]])
     if sweep is None:
         return
     nranks = sweep.nodes_per_group * campaign.launch.ranks_per_node
+    if faults := list(_empty_buffers(sweep, nranks)):
+        raise ValueError("\n".join(faults))
     for span in sweep.spans:
         for draw in range(sweep.draws):
             groups = draw_groups(minipods, sweep.nodes_per_group, span, random.Random(f"{campaign.seed}/{span}/{draw}"))
@@ -214,13 +224,22 @@ def _plan_collectives(campaign: CampaignFile, minipods: Sequence[Sequence[int]])
                             )
 
 
+def _empty_buffers(sweep: CollectivesFile, nranks: int) -> Iterator[str]:
+    for operation, size_bytes in product(sweep.operations, sweep.sizes):
+        if not real_size_bytes(operation, nranks, size_bytes, DTYPE_ITEMSIZE[sweep.dtype]):
+            yield (
+                f"collectives.sizes: {size_bytes} B leave nothing to send for {operation} of {sweep.dtype} over "
+                f"{nranks} ranks; expected an element, or 16 bytes a rank where ranks share the buffer"
+            )
+
+
 def draw_groups(
     minipods: Sequence[Sequence[int]], nodes_per_group: int, span: int, rng: random.Random
 ) -> tuple[tuple[int, ...], ...]:
-    """Return as many disjoint groups as fit, each of ``nodes_per_group`` nodes over exactly ``span`` minipods.
+    """Return disjoint groups, each of ``nodes_per_group`` nodes over exactly ``span`` minipods.
 
-    The nodes of a group are balanced within one over its minipods, and sorted by minipod. The groups differ in their
-    minipods as evenly as the free nodes allow.
+    The nodes of a group are balanced within one over its minipods, and sorted by minipod. Each group takes from the
+    minipods with the most free nodes, until these cannot give another.
 
     Raises
     ------
@@ -257,7 +276,8 @@ def order_ranks(group: Sequence[int], minipods: Sequence[Sequence[int]], rank_or
     if rank_order is not RankOrder.ALTERNATING:
         return tuple(group)
     members = [[node for node in group if node in nodes] for nodes in minipods]
-    dealt = zip_longest(*(nodes for nodes in members if nodes))
+    # Minipods with a node more come first, so that only the hop from the last rank to the first may stay in one.
+    dealt = zip_longest(*sorted((nodes for nodes in members if nodes), key=len, reverse=True))
     return tuple(node for round_of_nodes in dealt for node in round_of_nodes if node is not None)
 
 

@@ -173,7 +173,8 @@ def kept_environment(environment: dict[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in sorted(environment.items())
-        if (name.startswith(_KEPT_PREFIXES) or name in _KEPT_NAMES) and not any(part in name.upper() for part in _SECRET_PARTS)
+        if (name.startswith(_KEPT_PREFIXES) or name in _KEPT_NAMES)
+        and not any(part in name.upper() for part in _SECRET_PARTS)
     }
 
 
@@ -194,6 +195,12 @@ def describe_world(world: World) -> dict[str, Any]:
     }
 
 
+def drop_torn_line(shard: Path) -> None:
+    """Cut off a last line that a kill left without its end, lest the next line be appended to it."""
+    if shard.exists():
+        os.truncate(shard, shard.read_bytes().rfind(b"\n") + 1)
+
+
 def _append(shard: Path, line: dict[str, Any]) -> None:
     with shard.open("a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
@@ -205,6 +212,7 @@ def run_launch(plan: LaunchPlan) -> None:
     world.check_hosts()
     shard = Path(plan.shard)
     if world.rank == 0:
+        drop_torn_line(shard)
         _append(shard, describe_world(world))
     for visit in plan.visits:
         gathered = gather(world, *measure(world, visit.case))

@@ -268,7 +268,9 @@ class AgentWorlds:
 
     def _argv(self, request: WorldRequest, node_rank: int) -> list[str]:
         names = request.rank_map.node_names
-        environment = [f"{name}={value}" for name, value in sorted(request.environment.items())]
+        # A launch.py in the working folder must not shadow a module of ours.
+        variables = {**request.environment, "PYTHONSAFEPATH": "1"}
+        environment = [f"{name}={value}" for name, value in sorted(variables.items())]
         torchrun = [sys.executable, "-m", "torch.distributed.run", f"--nnodes={len(names)}"]
         torchrun += [f"--nproc-per-node={request.rank_map.ngpus_per_node}", f"--node-rank={node_rank}"]
         torchrun += [f"--master-addr={self.address(names[0])}", f"--master-port={request.port}"]
@@ -302,7 +304,7 @@ class AgentWorlds:
                     if code and failure is None:
                         who = f"the torchrun agent on {names[key.data]}"
                         failure, patience = Failure(who=who, code=code, log=logs[key.data]), _GRACE_S
-                patience -= _POLL_S
+                patience -= 0 if ended else _POLL_S
                 if patience <= 0:
                     self._stop()
         self._agents.clear()

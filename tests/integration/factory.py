@@ -1,6 +1,8 @@
 """Small campaigns on small testbeds, written as files as a person would."""
 
+import contextlib
 import os
+import selectors
 from pathlib import Path
 
 from spanfit.launch import fabric as fabrics
@@ -36,14 +38,30 @@ repetitions = 4
 """A campaign of 24 quick cases a launch on two minipods of two hosts."""
 
 
+def namespace(pid: int, kind: str) -> str:
+    """Return what identifies a process's namespace of a kind, such as net or pid."""
+    return str(Path(f"/proc/{pid}/ns/{kind}").readlink())
+
+
 def processes_in(kind: str, identity: str) -> list[int]:
-    """Return the processes whose namespace of a kind is the one that ``identity`` links to."""
+    """Return the processes in a namespace, which :func:`namespace` has identified."""
     found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if os.readlink(entry / "ns" / kind) == identity:
-                    found.append(int(entry.name))
-            except OSError:
-                continue
+    for pid in [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]:
+        with contextlib.suppress(OSError):
+            if namespace(pid, kind) == identity:
+                found.append(pid)
     return found
+
+
+def wait_for_end(pids: list[int]) -> None:
+    """Block until processes that are not our children have ended; fail if one does not."""
+    with selectors.DefaultSelector() as selector:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                selector.register(os.pidfd_open(pid), selectors.EVENT_READ)
+        while selector.get_map():
+            ended = selector.select(timeout=20)
+            assert ended, "a process of the testbed outlived it"
+            for key, _ in ended:
+                selector.unregister(key.fd)
+                os.close(key.fd)

@@ -2,23 +2,24 @@
 
 import json
 import os
-import selectors
 import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import spanfit as spanfit_package
 from spanfit.errors import ConfigError, ExitCode, LaunchError
 from spanfit.launch import testbed as beds
 from spanfit.launch.fabric import Fabric, LinkClass, LinkShape
 from spanfit.launch.testbed import Testbed
 from tests.conftest import make_fabric
-from tests.integration.factory import processes_in
+from tests.integration.factory import namespace, processes_in, wait_for_end
 
 BringUp = Callable[[Fabric], Testbed]
 
@@ -49,22 +50,6 @@ def throughput(bed: Testbed, source: str, target: str, size_bytes: int) -> float
         address = bed.hosts[target].address
         subprocess.run(bed.host_argv(source, [sys.executable, "-c", _SENDER, address, str(size_bytes)]), check=True)
         return float(receiver.stdout.read())
-
-
-def wait_for_end(pids: list[int]) -> None:
-    """Block until processes that are not our children have ended."""
-    with selectors.DefaultSelector() as selector:
-        for pid in pids:
-            try:
-                selector.register(os.pidfd_open(pid), selectors.EVENT_READ)
-            except ProcessLookupError:
-                continue
-        while selector.get_map():
-            ended = selector.select(timeout=20)
-            assert ended, "a process of the testbed outlived it"
-            for key, _ in ended:
-                selector.unregister(key.fd)
-                os.close(key.fd)
 
 
 def test_hosts_have_their_own_name_addresses_and_hosts_file(bring_up: BringUp) -> None:
@@ -105,7 +90,7 @@ def test_its_end_leaves_no_process_and_no_name(bring_up: BringUp, end: str) -> N
     sleeper = subprocess.Popen(bed.host_argv("m0l0h0", ["sh", "-c", "echo in; exec sleep 600"]), stdout=subprocess.PIPE)
     assert sleeper.stdout is not None
     assert sleeper.stdout.readline() == b"in\n"
-    identity = os.readlink(f"/proc/{bed.pid}/ns/pid")
+    identity = namespace(bed.pid, "pid")
     inside = processes_in("pid", identity)
     assert len(inside) >= 6, "the holder, four hosts and the sleeper"
     if end == "down":
@@ -113,6 +98,7 @@ def test_its_end_leaves_no_process_and_no_name(bring_up: BringUp, end: str) -> N
     else:
         os.kill(bed.pid, signal.SIGKILL)
     wait_for_end(inside)
+    bed.down()
     assert sleeper.wait() != 0
     sleeper.stdout.close()
     assert bed.name not in beds.names()
@@ -185,8 +171,26 @@ print(subprocess.run(bed.host_argv("m0l0h1", ["hostname"]), capture_output=True,
 bed.down()
 """
     as_nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps", "-all"]
-    probe = [*as_nobody, "unshare", "--user", "--map-root-user", "--net", sys.executable, "-c", "import spanfit"]
-    if subprocess.run(probe, capture_output=True, check=False).returncode:
-        pytest.skip("user namespaces are refused to other users, or they cannot read this Python")
-    done = subprocess.run([*as_nobody, sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    libraries = [str(Path(spanfit_package.__file__).parents[1]), sysconfig.get_path("purelib")]
+    environment = os.environ | {"PYTHONPATH": ":".join(libraries), "PYTHONDONTWRITEBYTECODE": "1", "HOME": "/"}
+
+    def is_fit(python: str) -> bool:
+        probe = [
+            *as_nobody,
+            "unshare",
+            "--user",
+            "--map-root-user",
+            "--net",
+            python,
+            "-c",
+            "import spanfit.launch.testbed",
+        ]
+        return subprocess.run(probe, capture_output=True, check=False, env=environment).returncode == 0
+
+    # A Python under root's home cannot be read by others; the system's can, with this one's libraries.
+    python = next(filter(is_fit, (sys.executable, "/usr/bin/python3")), None)
+    if python is None:
+        pytest.skip("another user cannot make namespaces, or can run neither this Python nor the system's")
+    argv = [*as_nobody, python, "-c", script]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
     assert done.stdout.strip() == "m0l0h1", done.stderr

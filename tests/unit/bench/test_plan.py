@@ -1,0 +1,277 @@
+import random
+import tomllib
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spanfit import files
+from spanfit.bench.case import BenchCase, CaseKind, Concurrency, RankOrder
+from spanfit.bench.plan import CampaignFile, choose_minipods, draw_groups, order_ranks, plan_cases, plan_visits
+from spanfit.errors import ConfigError
+
+CAMPAIGN = """
+name = "c"
+cluster = "cluster.toml"
+seed = 5
+launches = 2
+blocks = 3
+[launch]
+launcher = "ssh"
+[collectives]
+operations = ["all_reduce", "all_gather"]
+sizes = ["1M", "4M"]
+nodes_per_group = 4
+spans = [1, 2]
+rank_orders = ["sorted", "alternating"]
+concurrency = ["alone", "all"]
+[[jobs]]
+name = "j"
+dp = 4
+pp = 2
+microbatches = 4
+activation = "64K"
+gradient = "2M"
+forward = "6ms"
+backward = "12ms"
+"""
+TWO_BY_FOUR = ((0, 1, 2, 3), (4, 5, 6, 7))
+
+
+def campaign_of(**replacements: str) -> CampaignFile:
+    """Return the campaign above with the values of some keys replaced by other TOML."""
+    lines = []
+    for line in CAMPAIGN.splitlines():
+        key = line.partition(" = ")[0]
+        lines.append(f"{key} = {replacements.pop(key)}" if key in replacements else line)
+    assert not replacements
+    return files.parse(CampaignFile, tomllib.loads("\n".join(lines)), "c.toml")
+
+
+def minipods_of(sizes: list[int]) -> list[list[int]]:
+    nodes = iter(range(sum(sizes)))
+    return [[next(nodes) for _ in range(size)] for size in sizes]
+
+
+def share(group: tuple[int, ...], minipods: list[list[int]]) -> list[int]:
+    """Return how many nodes of the group each minipod that it touches gives."""
+    return [count for nodes in minipods if (count := len(set(group) & set(nodes)))]
+
+
+def hops(group: tuple[int, ...], minipods: list[list[int]]) -> list[bool]:
+    """Return for each hop of the ring, the one back to the start last, whether it crosses minipods."""
+    where = {node: index for index, nodes in enumerate(minipods) for node in nodes}
+    return [where[a] != where[b] for a, b in pairwise((*group, group[0]))]
+
+
+SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=5)
+
+
+@given(SIZES, st.integers(2, 8), st.integers(1, 5), st.integers(0, 99))
+def test_groups_span_exactly_k_minipods_disjoint_and_balanced(
+    sizes: list[int], nodes_per_group: int, span: int, seed: int
+) -> None:
+    minipods = minipods_of(sizes)
+    try:
+        groups = draw_groups(minipods, nodes_per_group, span, random.Random(seed))
+    except ValueError:
+        # Then not even the fullest minipods hold a group.
+        quotas = [len(range(index, nodes_per_group, span)) for index in range(span)]
+        fullest = sorted(sizes, reverse=True)[:span]
+        assert nodes_per_group < span or len(fullest) < span or any(map(int.__lt__, fullest, quotas))
+        return
+    used = [node for group in groups for node in group]
+    assert len(used) == len(set(used)) == nodes_per_group * len(groups)
+    for group in groups:
+        shares = share(group, minipods)
+        assert len(shares) == span
+        assert max(shares) - min(shares) <= 1
+        assert list(group) == sorted(group)
+
+
+@given(st.integers(1, 6), st.integers(2, 4), st.integers(2, 4))
+def test_even_groups_use_every_node(groups_of_each: int, per_minipod: int, nminipods: int) -> None:
+    minipods = minipods_of([groups_of_each * per_minipod] * nminipods)
+    alone = draw_groups(minipods, per_minipod, 1, random.Random(0))
+    across = draw_groups(minipods, per_minipod * nminipods, nminipods, random.Random(0))
+    assert len(alone) == groups_of_each * nminipods
+    assert len(across) == groups_of_each
+
+
+@given(SIZES, st.integers(2, 8), st.integers(2, 4), st.integers(0, 99))
+def test_alternating_crosses_at_every_hop_and_sorted_once_a_minipod(
+    sizes: list[int], nodes_per_group: int, span: int, seed: int
+) -> None:
+    minipods = minipods_of(sizes)
+    try:
+        groups = draw_groups(minipods, nodes_per_group, span, random.Random(seed))
+    except ValueError:
+        return
+    for group in groups:
+        alternating = order_ranks(group, minipods, RankOrder.ALTERNATING)
+        assert sorted(alternating) == sorted(group)
+        crossings = hops(alternating, minipods)
+        assert all(crossings[:-1])
+        assert crossings[-1] or nodes_per_group % span
+        assert sum(hops(order_ranks(group, minipods, RankOrder.SORTED), minipods)) == span
+
+
+def test_a_ring_over_two_minipods_crosses_twice_sorted_and_always_alternating() -> None:
+    minipods = [list(nodes) for nodes in TWO_BY_FOUR]
+    assert hops((0, 1, 4, 5), minipods) == [False, True, False, True]
+    assert order_ranks((0, 1, 4, 5), minipods, RankOrder.ALTERNATING) == (0, 4, 1, 5)
+
+
+def test_cases_are_every_combination_once() -> None:
+    cases = [case for case in plan_cases(campaign_of(), TWO_BY_FOUR) if case.kind is CaseKind.COLLECTIVE]
+    found = [(c.operation, c.size_bytes, c.span, c.rank_order, c.concurrency) for c in cases]
+    expected = {
+        (operation, size, span, rank_order, concurrency)
+        for operation in ("all_reduce", "all_gather")
+        for size in (1 << 20, 4 << 20)
+        for span, rank_order in ((1, "sorted"), (2, "sorted"), (2, "alternating"))
+        for concurrency in ("alone", "all")
+    }
+    assert len(found) == len(expected) == 24
+    assert set(found) == expected
+    for case in cases:
+        assert len(case.groups) == (2 if case.concurrency is Concurrency.ALL else 1)
+
+
+def test_orders_and_concurrencies_are_compared_on_the_same_nodes() -> None:
+    by_span: dict[int, set[frozenset[int]]] = {}
+    for case in plan_cases(campaign_of(), TWO_BY_FOUR):
+        if case.kind is CaseKind.COLLECTIVE:
+            by_span.setdefault(case.span, set()).add(frozenset(case.groups[0]))
+    assert {span: len(groups) for span, groups in by_span.items()} == {1: 1, 2: 1}
+
+
+def test_a_job_gives_a_case_for_each_arm() -> None:
+    steps = [case for case in plan_cases(campaign_of(), TWO_BY_FOUR) if case.kind is CaseKind.STEP]
+    assert [case.arm for case in steps] == ["dp-aligned", "pp-aligned", "packed"] + [
+        f"misaligned-{index:02d}" for index in range(7)
+    ]
+    assert {(case.operation, case.size_bytes, case.span) for case in steps} == {("j", 2 << 20, 2)}
+    assert all(case.step is not None and case.step.forward_s == 0.006 for case in steps)
+
+
+def test_sizes_that_round_to_the_same_shares_are_one_case() -> None:
+    cases = plan_cases(campaign_of(sizes='["1M", "1024K", "1048577"]', operations='["all_gather"]'), TWO_BY_FOUR)
+    collectives = [case for case in cases if case.kind is CaseKind.COLLECTIVE]
+    assert len(collectives) == 6
+    assert {case.size_bytes for case in collectives} == {1048576}
+    assert len({case.case_id for case in cases}) == len(cases)
+
+
+def ids(cases: tuple[BenchCase, ...]) -> list[str]:
+    return [case.case_id for case in cases]
+
+
+def test_the_same_file_and_seed_give_the_same_plan() -> None:
+    one, other = plan_cases(campaign_of(), TWO_BY_FOUR), plan_cases(campaign_of(), TWO_BY_FOUR)
+    assert one == other
+    assert plan_visits(campaign_of(), one, 1) == plan_visits(campaign_of(), other, 1)
+    reseeded = plan_cases(campaign_of(seed="6"), TWO_BY_FOUR)
+    assert sorted(ids(one)) != sorted(ids(reseeded))
+
+
+def test_every_launch_and_block_has_another_order_of_the_same_cases() -> None:
+    campaign = campaign_of()
+    cases = plan_cases(campaign, TWO_BY_FOUR)
+    orders = []
+    for launch in range(campaign.launches):
+        visits = plan_visits(campaign, cases, launch)
+        assert [visit.position for visit in visits] == list(range(3 * len(cases)))
+        assert [visit.block for visit in visits] == sorted(visit.block for visit in visits)
+        for block in range(campaign.blocks):
+            order = [visit.case.case_id for visit in visits if visit.block == block]
+            assert sorted(order) == sorted(ids(cases))
+            orders.append(tuple(order))
+    assert len(set(orders)) == 2 * 3
+    assert tuple(ids(cases)) not in orders
+
+
+@pytest.mark.parametrize(
+    ("nodes_per_group", "span", "message"),
+    [
+        (1, 1, "groups of 1 nodes cannot span 1 minipods; expected nodes_per_group of at least 2"),
+        (2, 3, "groups of 2 nodes cannot span 3 minipods; expected nodes_per_group of at least 3"),
+        (5, 1, "no group of 5 nodes over 1 minipods fits minipods of 4, 4 nodes; lower nodes_per_group or spans"),
+        (4, 3, "no group of 4 nodes over 3 minipods fits minipods of 4, 4 nodes"),
+        (10, 2, "no group of 10 nodes over 2 minipods fits minipods of 4, 4 nodes"),
+    ],
+)
+def test_impossible_spans_are_refused_with_numbers(nodes_per_group: int, span: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        draw_groups(TWO_BY_FOUR, nodes_per_group, span, random.Random(0))
+
+
+def test_every_part_that_the_nodes_cannot_hold_is_told_at_once() -> None:
+    with pytest.raises(ValueError) as error:
+        plan_cases(campaign_of(spans="[1, 3]", dp="5"), TWO_BY_FOUR)
+    assert str(error.value).splitlines() == [
+        "collectives: no group of 4 nodes over 3 minipods fits minipods of 4, 4 nodes; lower nodes_per_group or spans",
+        "job j: 10 nodes cannot be shared evenly by two or more minipods of 4, 4 nodes",
+    ]
+
+
+def test_sizes_that_leave_nothing_to_send_are_refused() -> None:
+    with pytest.raises(ValueError) as error:
+        plan_cases(campaign_of(sizes='["3", "32", "64"]'), TWO_BY_FOUR)
+    rule = "expected an element, or 16 bytes a rank where ranks share the buffer"
+    assert str(error.value).splitlines() == [
+        f"collectives.sizes: 3 B leave nothing to send for all_reduce of float32 over 4 ranks; {rule}",
+        f"collectives.sizes: 3 B leave nothing to send for all_gather of float32 over 4 ranks; {rule}",
+        f"collectives.sizes: 32 B leave nothing to send for all_gather of float32 over 4 ranks; {rule}",
+    ]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"operations": "[]"}, {"sizes": "[]"}, {"spans": "[]"}, {"spans": "[1]", "rank_orders": '["alternating"]'}],
+)
+def test_a_sweep_of_nothing_is_refused(changes: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="nothing to measure"):
+        plan_cases(replace(campaign_of(**changes), jobs=()), TWO_BY_FOUR)
+
+
+def test_a_campaign_that_contradicts_itself_is_refused_all_at_once() -> None:
+    text = CAMPAIGN.replace('"ssh"', '"testbed"').replace('"alternating"', '"job"')
+    text += text[text.index("[[jobs]]") :]
+    with pytest.raises(ConfigError) as error:
+        files.parse(CampaignFile, tomllib.loads(text), "c.toml")
+    assert str(error.value).splitlines() == [
+        "c.toml: launch.testbed: missing; launcher testbed needs a testbed file",
+        "c.toml: collectives.rank_orders: found 'job', expected 'sorted' or 'alternating'",
+        "c.toml: jobs: the name 'j' appears twice",
+    ]
+    with pytest.raises(ConfigError, match="nothing to measure"):
+        files.parse(CampaignFile, tomllib.loads(CAMPAIGN[: CAMPAIGN.index("[collectives]")]), "c.toml")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "ncells", "expected"),
+    [
+        ([4, 4], 8, [4, 4]),
+        ([4, 4], 6, [3, 3]),
+        ([1, 5, 4], 8, [4, 4]),
+        ([3, 3, 3], 6, [3, 3]),
+        ([3, 3, 3], 9, [3, 3, 3]),
+        ([2, 2, 2, 2], 8, [2, 2, 2, 2]),
+    ],
+)
+def test_a_job_takes_the_fewest_minipods_that_share_it_evenly(
+    sizes: list[int], ncells: int, expected: list[int]
+) -> None:
+    minipods = minipods_of(sizes)
+    chosen = choose_minipods(minipods, ncells)
+    assert [len(nodes) for nodes in chosen] == expected
+    assert all(any(set(nodes) <= set(minipod) for minipod in minipods) for nodes in chosen)
+
+
+@pytest.mark.parametrize(("sizes", "ncells"), [([4, 4], 7), ([4, 3], 8), ([8], 8), ([2, 2, 2], 8)])
+def test_a_job_that_no_minipods_share_evenly_is_refused(sizes: list[int], ncells: int) -> None:
+    with pytest.raises(ValueError, match=f"{ncells} nodes cannot be shared evenly by two or more minipods"):
+        choose_minipods(minipods_of(sizes), ncells)

@@ -1,0 +1,104 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from spanfit.bench.case import LaunchPlan, Visit
+from spanfit.bench.worker import drop_torn_line, kept_environment, render_visit, world_ranks
+from tests.unit.bench.test_case import CASE, OTHER_CASE
+
+COLLECTIVE = replace(CASE, **OTHER_CASE)  # type: ignore[arg-type]
+
+
+def plan_of(ngpus_per_node: int) -> LaunchPlan:
+    return LaunchPlan(
+        run_id="demo-1",
+        launch=2,
+        attempt=1,
+        backend="gloo",
+        node_names=("n0", "n1", "n2", "n3"),
+        ngpus_per_node=ngpus_per_node,
+        timeout_s=1.0,
+        shard="shard",
+        visits=(),
+    )
+
+
+def test_the_nodes_of_a_collective_expand_to_all_their_gpus_in_rank_order() -> None:
+    case = replace(COLLECTIVE, groups=((2, 0), (1, 3)))
+    assert world_ranks(case, 1) == ((2, 0), (1, 3))
+    assert world_ranks(case, 3) == ((6, 7, 8, 0, 1, 2), (3, 4, 5, 9, 10, 11))
+
+
+def test_the_gpus_of_a_step_form_a_lane_for_each_local_rank() -> None:
+    case = replace(CASE, groups=((3, 1, 0, 2),))
+    assert world_ranks(case, 1) == ((3, 1, 0, 2),)
+    assert world_ranks(case, 2) == ((6, 2, 0, 4), (7, 3, 1, 5))
+
+
+def test_only_what_explains_a_measurement_is_kept_and_no_secret() -> None:
+    kept = {
+        "NCCL_ALGO": "Ring",
+        "NCCL_DEBUG": "INFO",
+        "GLOO_SOCKET_IFNAME": "eth0",
+        "TORCH_NCCL_BLOCKING_WAIT": "1",
+        "UCX_TLS": "tcp",
+        "FI_PROVIDER": "efa",
+        "OMP_NUM_THREADS": "1",
+        "CUDA_VISIBLE_DEVICES": "0",
+        "CUDA_DEVICE_MAX_CONNECTIONS": "1",
+    }
+    dropped = {
+        "PATH": "/bin",
+        "HOME": "/home",
+        "AWS_SECRET_ACCESS_KEY": "s",
+        "CUDA_HOME": "/usr/local/cuda",
+        "MY_NCCL_ALGO": "x",
+        "TORCH_HOME": "x",
+        "NCCL_TOKEN": "s",
+        "NCCL_MY_PASSWORD": "s",
+        "UCX_SECRET": "s",
+        "FI_API_KEY": "s",
+        "NCCL_my_token": "s",
+    }
+    assert kept_environment(kept | dropped) == kept
+    assert list(kept_environment(kept | dropped)) == sorted(kept)
+
+
+def test_a_visit_is_a_line_with_the_seconds_of_each_group_rank_and_repetition() -> None:
+    visit = Visit(position=7, block=1, case=replace(COLLECTIVE, groups=((1, 0), (2, 3))))
+    gathered = [[1.0, rank + 0.1, rank + 0.2] for rank in range(4)]
+    line = render_visit(plan_of(1), visit, gathered)
+    assert (line["type"], line["status"], line["reason"]) == ("case", "ok", "")
+    assert (line["launch"], line["comm_id"], line["position"], line["block"]) == (2, "2.1", 7, 1)
+    assert line["case_id"] == visit.case.case_id
+    assert line["ranks"] == ((1, 0), (2, 3))
+    assert line["times_s"] == [[[1.1, 1.2], [0.1, 0.2]], [[2.1, 2.2], [3.1, 3.2]]]
+
+
+def test_wrong_values_mark_the_visit_and_name_the_ranks() -> None:
+    visit = Visit(position=0, block=0, case=replace(COLLECTIVE, groups=((0, 1),)))
+    gathered = [[float(rank not in (1, 3)), 0.5] for rank in range(8)]
+    line = render_visit(plan_of(2), visit, gathered)
+    assert (line["status"], line["reason"]) == ("wrong_result", "wrong values on ranks 1, 3")
+
+
+def test_a_rank_that_takes_no_part_cannot_make_the_visit_wrong() -> None:
+    visit = Visit(position=0, block=0, case=replace(COLLECTIVE, groups=((0, 1),)))
+    gathered = [[1.0, 0.5], [1.0, 0.5], [0.0, float("nan")], [0.0, float("nan")]]
+    line = render_visit(plan_of(1), visit, gathered)
+    assert line["status"] == "ok"
+    assert line["times_s"] == [[[0.5], [0.5]]]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("", ""), ("a\nb\n", "a\nb\n"), ("a\nb", "a\n"), ("b", ""), ('{"é": 1}\n{"é', '{"é": 1}\n')],
+)
+def test_a_torn_last_line_is_dropped_before_more_is_written(tmp_path: Path, before: str, after: str) -> None:
+    shard = tmp_path / "shard"
+    drop_torn_line(shard)
+    assert not shard.exists()
+    shard.write_text(before, encoding="utf-8")
+    drop_torn_line(shard)
+    assert shard.read_text(encoding="utf-8") == after
