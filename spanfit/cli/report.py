@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from spanfit.placer.model import Placement
 
 
-@click.command(
-    epilog="Example: spanfit report latest --weights weights.json --placement placement.json -o report.html"
-)
+@click.command(epilog="Example: spanfit report latest --weights weights.json --placement placement.json -o report.html")
 @run_argument
 @store_option
 @click.option("--weights", type=click.Path(path_type=Path), metavar="FILE", help="Show the weights of a weights.json.")
@@ -79,6 +77,8 @@ def _free(placed: "Placement", path: Path) -> dict[str, int]:
     try:
         verify(placed, cluster)
     except ValueError as error:
-        raise ConfigError(f"{path}: the placement does not hold on this cluster: {error}; place the job again") from None
+        raise ConfigError(
+            f"{path}: the placement does not hold on this cluster: {error}; place the job again"
+        ) from None
     members = cluster.minipods(free_nodes(placed.job, cluster))
     return {path_label(switch): len(nodes) for switch, nodes in members.items()}

@@ -65,7 +65,8 @@ def minipod_colour(index: int) -> str:
     """Return the fill of the index-th minipod; hues come again paler after ten, and darker after twenty."""
     hue, turn = _FILLS[index % len(_FILLS)], index // len(_FILLS) % 3
     towards, share = ((0.0, 0.0), (1.0, 0.45), (0.0, 0.4))[turn]
-    return to_hex([channel + share * (towards - channel) for channel in to_rgb(hue)])
+    red, green, blue = (channel + share * (towards - channel) for channel in to_rgb(hue))
+    return to_hex((red, green, blue))
 
 
 def text_colour(fill: str) -> str:
@@ -91,7 +92,8 @@ def draw(height: float, alt: str, paint: Callable[[Figure], None], width: float 
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure = Figure(figsize=(width / 72, height / 72), dpi=72)
         paint(figure)
-        FigureCanvasSVG(figure).print_svg(buffer, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+        FigureCanvasSVG(figure)
+        figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     return _inline(buffer.getvalue(), alt, width, height)
 
 

@@ -17,7 +17,6 @@ from spanfit.report.drawing import (
     MUTED,
     SHADE,
     SMALL,
-    WIDTH,
     draw,
     head,
     place_axes,

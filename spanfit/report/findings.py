@@ -14,7 +14,7 @@ from spanfit.profiler.gains import JobGains, PlacementGain
 from spanfit.profiler.statistics import Verdict
 from spanfit.report.figures import largest_cases, shape, spanned
 from spanfit.results.schema import Estimate, format_estimate
-from spanfit.weights.model import WeightEntry, remarks
+from spanfit.weights.model import WeightEntry
 
 
 class Tone(StrEnum):
@@ -126,7 +126,8 @@ def _job(job: JobGains) -> Finding:
     text = "; ".join(_arm(gain) for gain in ordered) + "."
     if job.misaligned_ratio and job.misaligned_ratio.ci_low is not None:
         ratio = format_estimate(job.misaligned_ratio, lambda value: f"{value:.3g}")
-        text += f" The slowest of the {len(job.base_arms)} misaligned placements takes {ratio} times as long as the fastest."
+        count = len(job.base_arms)
+        text += f" The slowest of the {count} misaligned placements takes {ratio} times as long as the fastest."
     if any(gain.is_provisional for gain in ordered):
         text += _provisional(min(gain.nunits for gain in ordered))
     return Finding(tone=Tone.GAIN if Verdict.FASTER in verdicts else tone, subject=f"Job {job.job}:", text=text)
@@ -150,13 +151,19 @@ def weight_findings(entries: Iterable[WeightEntry]) -> tuple[Finding, ...]:
 
 def _weights(entry: WeightEntry) -> Finding:
     alpha = format_estimate(entry.alpha, lambda share: f"{share:.3f}")
-    if entry.is_flat or _holds(entry.alpha, 0.5):
+    if entry.is_flat:
+        text = f"alpha is {alpha}, as neither gain can be told from 0; it may be anything."
+    elif _holds(entry.alpha, 0.5):
         text = f"alpha is {alpha}; the data cannot tell which crossings of minipods weigh more."
     else:
         more, less = ("DP", "PP") if entry.alpha.value > 0.5 else ("PP", "DP")
         text = f"alpha is {alpha}: {more} crossings of minipods weigh more than {less} crossings."
-    notes = "".join(f" {remark[0].upper()}{remark[1:]}." for remark in remarks(entry))
-    return Finding(tone=Tone.WEIGHTS, subject=f"Job {entry.job} ({entry.dp} × {entry.pp}):", text=text + notes)
+    for gain, arm in ((entry.gain_dp, "DP-aligned"), (entry.gain_pp, "PP-aligned")):
+        if gain.value < 0:
+            text += f" The gain of its {arm} placement is {format_estimate(gain, units.format_percent)} and counts as none."
+    if entry.is_provisional:
+        text += _provisional(entry.launches)
+    return Finding(tone=Tone.WEIGHTS, subject=f"Job {entry.job} ({entry.dp} × {entry.pp}):", text=text)
 
 
 def _holds(estimate: Estimate, value: float) -> bool:

@@ -15,7 +15,7 @@ from spanfit import files, units
 from spanfit.errors import FitError
 from spanfit.placer.model import Placement
 from spanfit.profiler import statistics
-from spanfit.profiler.curves import SMALLEST_EFFECT, SpanCurvePoint, fit_curves
+from spanfit.profiler.curves import SMALLEST_EFFECT, fit_curves
 from spanfit.profiler.gains import JobGains, fit_gains
 from spanfit.report import figures, findings, placement_map, tables
 from spanfit.results.schema import RunInfo, Status
@@ -160,11 +160,12 @@ def _what(frame: pd.DataFrame) -> str:
     parts = []
     collectives = frame[frame["kind"] == "collective"]
     if len(collectives):
+        groups = sorted(collectives["concurrency"].unique(), key=_alone_first)
         least, most = (units.format_size(int(size)) for size in collectives["size_bytes"].agg(["min", "max"]))
         parts.append(
             f"{_listed(collectives['operation'])} of {least if least == most else f'{least} to {most}'} "
             f"over {_listed(collectives['span'])} minipods, with ranks in {_listed(collectives['rank_order'])} order, "
-            f"{_joined([figures.at_once(name) for name in sorted(collectives['concurrency'].unique(), key=_alone_first)])}."
+            f"{_joined([figures.at_once(name) for name in groups])}."
         )
     steps = frame[frame["kind"] == "step"]
     if len(steps):
@@ -217,10 +218,11 @@ def _how(info: RunInfo, frame: pd.DataFrame) -> str:
 
 def _order(frame: pd.DataFrame) -> str:
     """Say whether the order of cases differs between launches, as the rows show it."""
-    visits = frame.sort_values("position").groupby("launch")["case_id"].agg(lambda cases: tuple(dict.fromkeys(cases)))
+    ordered = frame.sort_values("position", kind="stable")
+    visits = {launch: tuple(rows["case_id"].unique()) for launch, rows in ordered.groupby("launch")}
     if len(visits) < 2 or frame["case_id"].nunique() < 2:
         return ""
-    if visits.nunique() > 1:
+    if len(set(visits.values())) > 1:
         return " The order of cases was shuffled anew in each launch."
     return " Every launch ran the cases in the same order, so drift may look like an effect."
 

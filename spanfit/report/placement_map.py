@@ -14,7 +14,6 @@ from spanfit.placer.model import Placement
 from spanfit.report.drawing import (
     INK,
     LINE,
-    MUTED,
     SHADE,
     SMALL,
     WIDTH,
@@ -108,7 +107,9 @@ def placement_grid(placement: Placement) -> str:
         for spine in axes.spines.values():
             spine.set_visible(False)
 
-    alt = f"Minipod of each node of job {placement.job.name}: {nrows} rows (PP groups) by {ncolumns} columns (DP groups)"
+    alt = (
+        f"Minipod of each node of job {placement.job.name}: {nrows} rows (PP groups) by {ncolumns} columns (DP groups)"
+    )
     return draw(_TOP + _BOTTOM + cell_height * nrows, alt, paint)
 
 
@@ -119,9 +120,7 @@ def _grid_subtitle(nrows: int, ncolumns: int) -> str:
 def _draw_block(axes: Axes, block: Block, names: list[str], cell_width: float, cell_height: float) -> None:
     fill = minipod_colour(names.index(block.minipod))
     corner = (block.column - 0.5, block.row - 0.5)
-    axes.add_patch(
-        Rectangle(corner, block.ncolumns, block.nrows, facecolor=fill, edgecolor="white", linewidth=0.6)
-    )
+    axes.add_patch(Rectangle(corner, block.ncolumns, block.nrows, facecolor=fill, edgecolor="white", linewidth=0.6))
     label = short_names(names)[block.minipod]
     room, colour = 6.4 * len(label) + 4, text_colour(fill)
     if cell_height >= 14 and cell_width >= room:

@@ -13,7 +13,7 @@ from spanfit.collectives import Collective
 from spanfit.placer.model import Placement
 from spanfit.profiler.curves import SpanCurvePoint
 from spanfit.profiler.gains import JobGains
-from spanfit.report.figures import at_once, panel_order, shape
+from spanfit.report.figures import Shape, at_once, panel_order, shape
 from spanfit.report.placement_map import used_minipods
 from spanfit.results.schema import RunInfo, Status, format_estimate
 from spanfit.weights.model import WeightEntry
@@ -36,13 +36,13 @@ def curve_tables(points: Sequence[SpanCurvePoint]) -> tuple[Table, ...]:
     columns = (">size", ">span", "order", "time", "busbw", "against span 1", ">units", ">failed rows")
     ordered = sorted(points, key=lambda point: panel_order(shape(point)))
     return tuple(
-        Table(
-            title=f"{key.operation} ({key.dtype}), {key.nranks} ranks on {key.nnodes} nodes, {at_once(key.concurrency)}",
-            columns=columns,
-            rows=tuple(_curve_row(point) for point in group),
-        )
+        Table(title=_curve_title(key), columns=columns, rows=tuple(_curve_row(point) for point in group))
         for key, group in groupby(ordered, key=shape)
     )
+
+
+def _curve_title(key: Shape) -> str:
+    return f"{key.operation} ({key.dtype}), {key.nranks} ranks on {key.nnodes} nodes, {at_once(key.concurrency)}"
 
 
 def _curve_row(point: SpanCurvePoint) -> tuple[str, ...]:
@@ -106,10 +106,10 @@ def _base_rows(job: JobGains) -> Iterator[tuple[str, ...]]:
 def weights_table(entries: Iterable[WeightEntry]) -> Table:
     """Return the weights of each job, with the gains that they come from."""
     columns = (
-        *("job", "device", ">DP × PP", "alpha (DP)", "beta (PP)", "gain DP-aligned", "gain PP-aligned"),
-        *(">DP to PP volume", ">launches"),
+        *("job", "device", ">DP × PP", "alpha (DP)", "beta (PP)", "DP-aligned gains", "PP-aligned gains"),
+        *(">V_DP / V_PP", ">launches"),
     )
-    return Table(title="Weights", columns=columns, rows=tuple(_weight_row(entry) for entry in entries))
+    return Table(title="Weights, the gains they come from, and DP over PP volume of a step", columns=columns, rows=tuple(_weight_row(entry) for entry in entries))
 
 
 def _weight_row(entry: WeightEntry) -> tuple[str, ...]:
@@ -150,7 +150,9 @@ def placement_tables(placement: Placement) -> tuple[Table, Table]:
     )
 
 
-def truth_tables(info: RunInfo, points: Sequence[SpanCurvePoint], ngroups: dict[tuple[object, ...], int]) -> tuple[Table, ...]:
+def truth_tables(
+    info: RunInfo, points: Sequence[SpanCurvePoint], ngroups: dict[tuple[object, ...], int]
+) -> tuple[Table, ...]:
     """Return the known link rates of an emulated fabric, and what they allow beside what was measured.
 
     Parameters
@@ -223,8 +225,8 @@ def ring_limit(info: RunInfo, point: SpanCurvePoint, ngroups: int) -> float | No
     the busiest minipod carries ceil(groups k / minipods) of them. Only hosts and minipods may be shaped, each class
     at one rate; a rank is its node's only one.
     """
-    rates = dict(link_rates(info))
-    by_class = {name: rate for name, rate in rates}
+    rates = link_rates(info)
+    by_class = dict(rates.keys())
     is_plain = len(by_class) == len(rates) and "host" in by_class and by_class.keys() <= {"host", "minipod"}
     hops = {"sorted": 1, "alternating": math.ceil(point.nnodes / point.span)}.get(point.rank_order)
     is_ring = point.operation in _RINGS and point.nranks == point.nnodes

@@ -23,7 +23,7 @@ LONGEST_INTERFACE_NAME = 15
 """The kernel's IFNAMSIZ less the NUL."""
 
 # The corners of what Fabric allows: deepest names, widest minipods.
-LARGEST = [(250, 250, 1), (250, 1, 250), (250, 125, 2), (250, 2, 125), (1, 1, 250)]
+LARGEST = [(250, 250, 1), (250, 1, 250)]
 
 
 def fabric_of(minipods: int = 2, leaves_per_minipod: int = 1, hosts_per_leaf: int = 2) -> Fabric:

@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import permutations, product
 
 import pytest
@@ -29,9 +30,8 @@ def coordinates(layout: ParallelLayout) -> Iterator[tuple[int, int, int, int]]:
 
 @given(DEGREES, DEGREES, DEGREES, DEGREES)
 def test_ranks_are_numbered_as_megatron_does(tp_degree: int, cp_degree: int, dp_degree: int, pp_degree: int) -> None:
-    degrees = {"tp": tp_degree, "cp": cp_degree, "dp": dp_degree, "pp": pp_degree}
-    usual = ParallelLayout(**degrees)
-    pp_first = ParallelLayout(**degrees, order=MEGATRON_PP_FIRST)
+    usual = ParallelLayout(tp=tp_degree, cp=cp_degree, dp=dp_degree, pp=pp_degree)
+    pp_first = replace(usual, order=MEGATRON_PP_FIRST)
     assert usual.order == MEGATRON == "tp-cp-ep-dp-pp"
     for tp, cp, dp, pp in coordinates(usual):
         expected = tp + tp_degree * (cp + cp_degree * (dp + dp_degree * pp))

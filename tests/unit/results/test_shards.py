@@ -1,0 +1,158 @@
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spanfit.errors import StoreError
+from spanfit.results.schema import Measurement, Status
+from spanfit.results.shards import Shard, append_failure, measurements, read_shard
+
+MINIPODS = ("p0", "p0", "p1", "p1")
+
+
+def line_of(ranks: list[list[int]], times_s: list[list[list[float]]], **changes: Any) -> dict[str, Any]:
+    """Return a case's line; ``times_s`` is by group, rank and repetition."""
+    case = {
+        "kind": "collective",
+        "operation": "all_reduce",
+        "size_bytes": 1024,
+        "dtype": "float32",
+        "redop": "sum",
+        "rank_order": "sorted",
+        "concurrency": "all",
+        "draw": 0,
+        "arm": "",
+        "step": None,
+    }
+    line = {
+        "type": "case",
+        "launch": 1,
+        "comm_id": "1.0",
+        "position": 4,
+        "block": 0,
+        "case_id": "abc",
+        "case": case,
+        "status": "ok",
+        "reason": "",
+        "ranks": ranks,
+        "times_s": times_s,
+    }
+    return line | changes
+
+
+def rows_of(*lines: dict[str, Any], ngpus_per_node: int = 1) -> list[Measurement]:
+    return list(measurements("run", [Shard(worlds=(), cases=lines)], ngpus_per_node, MINIPODS))
+
+
+WORLD = {"type": "world", "comm_id": "1.0"}
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "launch-001.jsonl"
+    path.write_text(text)
+    return path
+
+
+def test_a_shard_that_is_not_there_is_empty(tmp_path: Path) -> None:
+    assert read_shard(tmp_path / "none") == Shard(worlds=(), cases=())
+
+
+def test_worlds_and_cases_are_told_apart(tmp_path: Path) -> None:
+    case = line_of([[0, 1]], [[[1.0], [2.0]]])
+    shard = read_shard(written(tmp_path, "".join(json.dumps(line) + "\n" for line in (WORLD, case, WORLD))))
+    assert shard == Shard(worlds=(WORLD, WORLD), cases=(case,))
+
+
+def test_a_last_line_cut_short_is_dropped_wherever_it_was_cut(tmp_path: Path) -> None:
+    whole, last = json.dumps(WORLD) + "\n", json.dumps(line_of([[0, 1]], [[[1.0], [2.0]]])) + "\n"
+    for end in range(len(last)):
+        assert read_shard(written(tmp_path, whole + last[:end])) == Shard(worlds=(WORLD,), cases=())
+    assert len(read_shard(written(tmp_path, whole + last)).cases) == 1
+
+
+def test_a_broken_line_before_the_last_is_refused_with_its_number(tmp_path: Path) -> None:
+    path = written(tmp_path, f'{json.dumps(WORLD)}\n{{"type": "ca\n{json.dumps(WORLD)}\n')
+    with pytest.raises(StoreError) as error:
+        read_shard(path)
+    assert str(error.value).startswith(f"{path}:2: not a JSON line (")
+    assert str(error.value).endswith("remove the file to measure it again")
+
+
+def test_failed_cases_are_not_finished_and_wrong_ones_are() -> None:
+    shard = Shard(
+        worlds=(),
+        cases=(
+            line_of([[0]], [], case_id="good"),
+            line_of([[0]], [], case_id="good", block=1, status="failed"),
+            line_of([[0]], [], case_id="wrong", status="wrong_result"),
+        ),
+    )
+    assert shard.finished() == {(0, "good"), (0, "wrong")}
+
+
+def test_a_row_has_the_slowest_and_the_fastest_rank_of_its_repetition() -> None:
+    rows = rows_of(line_of([[3, 0, 2]], [[[0.3, 0.1], [0.1, 0.2], [0.2, 0.3]]]))
+    assert [(r.repetition, r.time_s, r.slowest_rank, r.time_min_s, r.fastest_rank) for r in rows] == [
+        (0, 0.3, 3, 0.1, 0),
+        (1, 0.3, 2, 0.1, 3),
+    ]
+    assert {(r.run_id, r.launch, r.comm_id, r.position, r.case_id, r.status) for r in rows} == {
+        ("run", 1, "1.0", 4, "abc", Status.OK)
+    }
+
+
+def test_every_group_and_repetition_is_a_row_and_spans_are_counted_from_minipods() -> None:
+    times_s = [[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0], [7.0, 8.0]]]
+    rows = rows_of(line_of([[0, 1], [1, 3]], times_s))
+    assert [(row.group, row.repetition, row.time_s, row.span) for row in rows] == [
+        (0, 0, 3.0, 1),
+        (0, 1, 4.0, 1),
+        (1, 0, 7.0, 2),
+        (1, 1, 8.0, 2),
+    ]
+
+
+def test_ranks_of_one_node_are_one_node() -> None:
+    (row,) = rows_of(line_of([[2, 3, 4, 5]], [[[1.0]] * 4]), ngpus_per_node=2)
+    assert (row.nranks, row.nnodes, row.span) == (4, 2, 2)
+    (row,) = rows_of(line_of([[0, 1, 2, 3]], [[[1.0]] * 4]), ngpus_per_node=2)
+    assert (row.nranks, row.nnodes, row.span) == (4, 2, 1)
+
+
+@pytest.mark.parametrize("status", ["failed", "wrong_result"])
+def test_a_case_that_did_not_end_well_is_a_row_a_group_without_times(status: str) -> None:
+    # A wrong result has times, which nobody may use.
+    times_s = [] if status == "failed" else [[[1.0], [2.0]], [[3.0], [4.0]]]
+    rows = rows_of(line_of([[0, 1], [2, 3]], times_s, status=status, reason="rank 1 died"))
+    assert [row.group for row in rows] == [0, 1]
+    for row in rows:
+        assert math.isnan(row.time_s) and math.isnan(row.time_min_s)
+        assert (row.slowest_rank, row.fastest_rank) == (-1, -1)
+        assert (row.status, row.reason) == (Status(status), "rank 1 died")
+
+
+def test_a_step_keeps_how_it_computed() -> None:
+    line = line_of([[0, 1]], [[[1.0], [2.0]]])
+    assert rows_of(line)[0].compute == ""
+    line["case"]["step"] = {"compute": "wait"}
+    assert rows_of(line)[0].compute == "wait"
+
+
+@pytest.mark.parametrize("torn", ["", '{"type": "case", "é'])
+def test_a_failure_is_appended_after_a_torn_line_is_dropped(tmp_path: Path, torn: str) -> None:
+    path = written(tmp_path, json.dumps(WORLD) + "\n" + torn)
+    failure = line_of([[0, 1]], [], status="failed", reason="é died")
+    append_failure(path, failure)
+    append_failure(path, failure)
+    assert read_shard(path) == Shard(worlds=(WORLD,), cases=(failure, failure))
+
+
+def test_a_failure_begins_a_shard_that_is_not_there_or_only_torn(tmp_path: Path) -> None:
+    failure = line_of([[0, 1]], [], status="failed")
+    append_failure(tmp_path / "new", failure)
+    assert read_shard(tmp_path / "new").cases == (failure,)
+    path = written(tmp_path, '{"type": "wor')
+    append_failure(path, failure)
+    assert read_shard(path).cases == (failure,)
