@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from spanfit.launch import testbed as beds
@@ -12,6 +13,9 @@ from spanfit.launch.testbed import Testbed
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # The machines that run this are shared and slow at times: a slow example is no failure.
+    hypothesis.settings.register_profile("spanfit", deadline=None, derandomize=True)
+    hypothesis.settings.load_profile("spanfit")
     # Ranks and programs that tests start must find this checkout's spanfit and nothing of the working folder.
     os.environ["PYTHONSAFEPATH"] = "1"
 

@@ -253,7 +253,7 @@ class Campaign:
         left = self.missing(launch)
         in_hand = ""
         if left and any(world["comm_id"] == plan.comm_id for world in shard.worlds):
-            line = failed_line(plan, left[0], Status.FAILED, reason)
+            line = failed_line(plan, left[0], Status.TIMED_OUT if hung else Status.FAILED, reason)
             append_failure(self.shard_path(launch), line)
             in_hand = f" during {left[0].case.label()}"
         text = (

@@ -19,8 +19,9 @@ class Shard:
     cases: tuple[dict[str, Any], ...]
 
     def finished(self) -> set[tuple[int, str]]:
-        """Return the (block, case_id) of every case that was measured; failed ones are tried again."""
-        return {(line["block"], line["case_id"]) for line in self.cases if line["status"] != Status.FAILED}
+        """Return the (block, case_id) of every case that was measured; one that failed or hung is tried again."""
+        measured = (Status.OK, Status.WRONG_RESULT)
+        return {(line["block"], line["case_id"]) for line in self.cases if line["status"] in measured}
 
 
 def read_shard(path: Path) -> Shard:
