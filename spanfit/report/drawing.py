@@ -15,6 +15,8 @@ from matplotlib.figure import Figure
 
 WIDTH = 420
 """Width of a panel in units of its SVG: shown 350 to 560 px wide, so that text keeps 8 px on a phone."""
+EDGE = 8
+"""Where titles and labels begin, in the same units."""
 INK, MUTED, LINE, SHADE = "#1f2933", "#56616b", "#c9d1d8", "#e9edf1"
 TEXT, SMALL = 11.0, 10.0
 
@@ -41,13 +43,18 @@ _THEME: dict[str, object] = {
     "figure.facecolor": "none",
     "axes.facecolor": "none",
 }
-_CONTROL = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\t\n\r]")
+_UNPRINTABLE = re.compile(r"[^\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _OWN_FONT = re.compile(r"(style=\"[^\"]*font: [^'\"]*)'DejaVu Sans'[^;\"]*")
 
 
+def printable(text: str) -> str:
+    """Return a text fit for XML and UTF-8: control characters but line feeds, and lone surrogates, are replaced."""
+    return _UNPRINTABLE.sub("\ufffd", text)
+
+
 def readable(name: str, limit: int = 24) -> str:
-    """Return a name from a file fit for XML and for its room: no control characters, an ellipsis where it is cut."""
-    text = _CONTROL.sub("\ufffd", name)
+    """Return a name from a file fit for one line of a figure and its room, with an ellipsis where it is cut."""
+    text = printable(name).replace("\n", "\ufffd")
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
@@ -75,54 +82,54 @@ def text_colour(fill: str) -> str:
     return "#ffffff" if 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.179 else "#000000"
 
 
-def draw(height: float, alt: str, paint: Callable[[Figure], None], width: float = WIDTH) -> str:
+def draw(height: float, alt: str, paint: Callable[[Figure], None]) -> str:
     """Return the SVG text of a figure that ``paint`` fills; equal input gives equal bytes.
 
     Parameters
     ----------
-    height, width : float
-        In units of the SVG, which has no fixed size of its own and fills the width it is given.
+    height : float
+        In units of the SVG, of which it is ``WIDTH`` wide; it has no fixed size and fills the width that it is given.
     alt : str
         What a reader who cannot see the figure is told; it also keeps the ids of two figures of a page apart.
     """
+    alt = printable(alt)
     theme = {**sns.axes_style("ticks"), **_THEME, "svg.hashsalt": alt, "svg.id": None}
     buffer = StringIO()
     with matplotlib.rc_context(theme), warnings.catch_warnings():
         # The browser has its own fonts: a glyph that this machine lacks is no fault of the page.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        figure = Figure(figsize=(width / 72, height / 72), dpi=72)
+        figure = Figure(figsize=(WIDTH / 72, height / 72), dpi=72)
         paint(figure)
         FigureCanvasSVG(figure)
         figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
-    return _inline(buffer.getvalue(), alt, width, height)
+    return _inline(buffer.getvalue(), alt, height)
 
 
-def _inline(document: str, alt: str, width: float, height: float) -> str:
+def _inline(document: str, alt: str, height: float) -> str:
     """Return a matplotlib document as an ``svg`` element that may stand in a page beside others."""
     body = document[document.index(">", document.index("<svg")) + 1 :].strip()
     body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, count=1, flags=re.DOTALL)
     body = re.sub(r"<g id=\"[^\"]*\"", "<g", body)
     body = _OWN_FONT.sub(lambda match: match[1] + _FONTS, body)
-    label = escape(_CONTROL.sub("\ufffd", alt))
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
-        f'viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{label}">{body}\n'
+        f'viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="{escape(alt)}">{body}\n'
     )
 
 
 def place_axes(figure: Figure, *, left: float, right: float, top: float, bottom: float) -> Axes:
     """Return axes with margins in units of the SVG, without the upper and right frame."""
-    width, height = figure.get_size_inches() * 72
-    axes = figure.add_axes((left / width, bottom / height, 1 - (left + right) / width, 1 - (top + bottom) / height))
+    height = figure.get_size_inches()[1] * 72
+    axes = figure.add_axes((left / WIDTH, bottom / height, 1 - (left + right) / WIDTH, 1 - (top + bottom) / height))
     axes.tick_params(length=3)
     sns.despine(ax=axes)
     return axes
 
 
-def head(axes: Axes, title: str, subtitle: str, *, left: float) -> None:
+def head(axes: Axes, title: str, subtitle: str) -> None:
     """Write a title and a muted line under it, flush with the left edge of the figure."""
     figure = axes.get_figure(root=True)
     assert figure is not None
-    width, height = figure.get_size_inches() * 72
-    figure.text(left / width, 1 - 14 / height, title, weight="bold", size=TEXT + 0.5, va="center")
-    figure.text(left / width, 1 - 30 / height, subtitle, color=MUTED, size=SMALL, va="center")
+    height = figure.get_size_inches()[1] * 72
+    figure.text(EDGE / WIDTH, 1 - 14 / height, readable(title, 54), weight="bold", size=TEXT + 0.5, va="center")
+    figure.text(EDGE / WIDTH, 1 - 30 / height, readable(subtitle, 68), color=MUTED, size=SMALL, va="center")

@@ -13,10 +13,12 @@ from spanfit import units
 from spanfit.profiler.curves import SMALLEST_EFFECT, SpanCurvePoint
 from spanfit.profiler.gains import JobGains
 from spanfit.report.drawing import (
+    EDGE,
     INK,
     MUTED,
     SHADE,
     SMALL,
+    WIDTH,
     draw,
     head,
     place_axes,
@@ -122,7 +124,7 @@ def _curve_panel(key: Shape, points: list[SpanCurvePoint], top: float) -> str:
 
     def paint(figure: Figure) -> None:
         axes = place_axes(figure, left=46, right=10, top=46, bottom=38)
-        head(axes, title, f"{readable(key.dtype)}, {key.nranks} ranks on {key.nnodes} nodes", left=8)
+        head(axes, title, f"{key.dtype}, {key.nranks} ranks on {key.nnodes} nodes")
         scale, unit = _bandwidth_scale(top)
         lines = sorted({(point.span, point.rank_order) for point in points}, key=line_order)
         for index, line in enumerate(lines):
@@ -207,7 +209,7 @@ class _Forest:
 
         def paint(figure: Figure) -> None:
             axes = place_axes(figure, left=20 + min(5.8 * longest, 150), right=138, top=44, bottom=38)
-            head(axes, self.title, self.subtitle, left=8)
+            head(axes, self.title, self.subtitle)
             axes.set_xlim(*self.limits)
             axes.set_ylim(nrows - 0.3, -0.7)
             self.decorate(axes)
@@ -221,15 +223,14 @@ class _Forest:
 
 
 def _draw_row(axes: Axes, index: int, row: _Row, form: Callable[[float], str]) -> None:
-    figure = axes.get_figure(root=True)
-    assert figure is not None
-    edge = 8 / (figure.get_size_inches()[0] * 72)
     beside = axes.get_yaxis_transform()
-    start = (edge - axes.get_position().x0) / axes.get_position().width
+    start = (EDGE / WIDTH - axes.get_position().x0) / axes.get_position().width
     if row.estimate is None:
-        axes.text(start, index + 0.1, row.label, transform=beside, va="center", size=SMALL + 0.5, weight="bold")
+        axes.text(
+            start, index + 0.1, readable(row.label, 64), transform=beside, va="center", size=SMALL + 0.5, weight="bold"
+        )
         return
-    axes.text(start + 0.02, index, row.label, transform=beside, va="center", size=SMALL, color=INK)
+    axes.text(start + 0.02, index, readable(row.label, 28), transform=beside, va="center", size=SMALL, color=INK)
     low, high = row.estimate.ci_low, row.estimate.ci_high
     if low is not None and high is not None:
         axes.plot([low, high], [index, index], color=row.colour, linewidth=2.0, solid_capstyle="butt")

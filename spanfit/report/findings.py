@@ -160,7 +160,9 @@ def _weights(entry: WeightEntry) -> Finding:
         text = f"alpha is {alpha}: {more} crossings of minipods weigh more than {less} crossings."
     for gain, arm in ((entry.gain_dp, "DP-aligned"), (entry.gain_pp, "PP-aligned")):
         if gain.value < 0:
-            text += f" The gain of its {arm} placement is {format_estimate(gain, units.format_percent)} and counts as none."
+            text += (
+                f" The gain of its {arm} placement is {format_estimate(gain, units.format_percent)} and counts as none."
+            )
     if entry.is_provisional:
         text += _provisional(entry.launches)
     return Finding(tone=Tone.WEIGHTS, subject=f"Job {entry.job} ({entry.dp} × {entry.pp}):", text=text)

@@ -18,6 +18,7 @@ from spanfit.profiler import statistics
 from spanfit.profiler.curves import SMALLEST_EFFECT, fit_curves
 from spanfit.profiler.gains import JobGains, fit_gains
 from spanfit.report import figures, findings, placement_map, tables
+from spanfit.report.drawing import printable
 from spanfit.results.schema import RunInfo, Status
 from spanfit.weights.model import WeightSet
 
@@ -86,7 +87,7 @@ def render_page(
     template = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     ).from_string(resources.files("spanfit.report").joinpath("page.html.jinja").read_text(encoding="utf-8"))
-    return template.render(
+    page = template.render(
         info=info,
         origin=origin(info, label),
         facts=_facts(info, frame),
@@ -115,6 +116,7 @@ def render_page(
         settings=files.render_json(info.spec),
         effect=f"{SMALLEST_EFFECT:.0%}",
     )
+    return printable(page)
 
 
 def _safe(panels: Sequence[str]) -> list[Markup]:

@@ -94,7 +94,7 @@ def placement_grid(placement: Placement) -> str:
 
     def paint(figure: Figure) -> None:
         axes = place_axes(figure, left=_LEFT, right=_RIGHT, top=_TOP, bottom=_BOTTOM)
-        head(axes, f"Job {readable(placement.job.name, 40)}: who sits where", _grid_subtitle(nrows, ncolumns), left=8)
+        head(axes, f"Job {readable(placement.job.name, 40)}: who sits where", _grid_subtitle(nrows, ncolumns))
         axes.set_xlim(-0.5, ncolumns - 0.5)
         axes.set_ylim(nrows - 0.5, -0.5)
         for block in _blocks(grid):
@@ -170,7 +170,7 @@ def minipod_bars(placement: Placement, free: Mapping[str, int] | None = None) ->
     def paint(figure: Figure) -> None:
         axes = place_axes(figure, left=16 + 6.4 * longest, right=70, top=_TOP, bottom=_BOTTOM)
         what = "taken, out of the nodes that were free (pale)" if free is not None else "taken by the job"
-        head(axes, "Nodes by minipod", what, left=8)
+        head(axes, "Nodes by minipod", what)
         axes.set_xlim(0, max(max(bar.used, bar.free) for bar in shown if bar.colour))
         axes.set_ylim(len(shown) - 0.4, -0.6)
         for index, bar in enumerate(shown):

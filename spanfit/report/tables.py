@@ -109,7 +109,11 @@ def weights_table(entries: Iterable[WeightEntry]) -> Table:
         *("job", "device", ">DP × PP", "alpha (DP)", "beta (PP)", "DP-aligned gains", "PP-aligned gains"),
         *(">V_DP / V_PP", ">launches"),
     )
-    return Table(title="Weights, the gains they come from, and DP over PP volume of a step", columns=columns, rows=tuple(_weight_row(entry) for entry in entries))
+    return Table(
+        title="Weights, the gains they come from, and DP over PP volume of a step",
+        columns=columns,
+        rows=tuple(_weight_row(entry) for entry in entries),
+    )
 
 
 def _weight_row(entry: WeightEntry) -> tuple[str, ...]:

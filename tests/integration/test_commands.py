@@ -43,7 +43,7 @@ def test_every_command_has_help_with_an_example_of_itself(name: str) -> None:
 
 
 def test_the_manual_is_what_the_help_texts_say() -> None:
-    argv = [sys.executable, CHECKOUT / "tools" / "manual.py"]
+    argv = [sys.executable, str(CHECKOUT / "tools" / "manual.py")]
     printed = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
     assert (CHECKOUT / "docs" / "cli.md").read_text() == printed, "write it again with: make docs"
 

@@ -15,7 +15,9 @@ def texts(svg: str) -> list[str]:
     return ["".join(element.itertext()).strip() for element in ElementTree.fromstring(svg).iter(namespace)]
 
 
-@given(st.integers(1, 4).flatmap(lambda n: st.lists(st.lists(MINIPODS, min_size=n, max_size=n), min_size=1, max_size=6)))
+@given(
+    st.integers(1, 4).flatmap(lambda n: st.lists(st.lists(MINIPODS, min_size=n, max_size=n), min_size=1, max_size=6))
+)
 def test_blocks_cover_each_cell_once_with_its_minipod(grid: list[list[str]]) -> None:
     painted: dict[tuple[int, int], str] = {}
     for block in blocks(placed(grid)):
