@@ -3,6 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
+# Compiled modules are kept: every rank and command of the tests would compile them anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test unit check format docs bench clean
 help:
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | column -t -s '	'
@@ -14,11 +17,11 @@ $(READY): pyproject.toml constraints.txt tools/set-up
 demo: $(READY) ## run the whole path on an emulated cluster; writes out/demo/report.html
 	$(BIN)/spanfit demo --out out/demo
 
-test: check ## check, then run every test; says what is skipped and why
-	$(BIN)/pytest -q -rs tests spanfit
+test: check unit ## check, then run every test; says what is skipped and why
+	$(BIN)/pytest -q -rs tests/integration
 
-unit: $(READY) ## the quick half of the tests
-	$(BIN)/pytest -q tests/unit spanfit
+unit: $(READY) ## the quick half of the tests, and the examples in docstrings
+	$(BIN)/pytest -q -rs -n 2 tests/unit spanfit
 
 check: $(READY) ## format, lint, types, import contracts
 	$(BIN)/ruff format --check -q .

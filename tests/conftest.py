@@ -14,7 +14,7 @@ from spanfit.launch.testbed import Testbed
 
 def pytest_configure(config: pytest.Config) -> None:
     # The machines that run this are shared and slow at times: a slow example is no failure.
-    hypothesis.settings.register_profile("spanfit", deadline=None, derandomize=True)
+    hypothesis.settings.register_profile("spanfit", deadline=None, derandomize=True, max_examples=25)
     hypothesis.settings.load_profile("spanfit")
     # Ranks and programs that tests start must find this checkout's spanfit and nothing of the working folder.
     os.environ["PYTHONSAFEPATH"] = "1"

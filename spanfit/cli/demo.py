@@ -49,7 +49,8 @@ def demo(out: Path, recorded: bool) -> None:
         "pp-heavy",
     )
     step(*place, "-o", placement)
-    step("report", "--store", store, "--weights", weights, "--placement", placement, "-o", page)
+    shown = ("--weights", weights, "--placement", placement, "--cluster", out / "fragmented.toml")
+    step("report", "--store", store, *shown, *(["--label", RECORDED_LABEL] if recorded else []), "-o", page)
     talk(f"\nopen {page} in a browser; weights are in {weights}, the placement in {placement}")
 
 

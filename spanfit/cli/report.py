@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     default=Path("report.html"),
     show_default=True,
     metavar="FILE",
+    help="Write the page here.",
 )
 def report(
     run: str,
@@ -70,7 +71,6 @@ def _free(placed: "Placement", path: Path) -> dict[str, int]:
     """Return the nodes of each minipod that were free for a placed job; ConfigError where the cluster is another."""
     from spanfit.errors import ConfigError
     from spanfit.placer.place import free_nodes, verify
-    from spanfit.topology.model import path_label
     from spanfit.topology.readers.cluster_file import read_cluster
 
     cluster = read_cluster(path)
@@ -80,5 +80,6 @@ def _free(placed: "Placement", path: Path) -> dict[str, int]:
         raise ConfigError(
             f"{path}: the placement does not hold on this cluster: {error}; place the job again"
         ) from None
+    labels = cluster.minipod_labels()
     members = cluster.minipods(free_nodes(placed.job, cluster))
-    return {path_label(switch): len(nodes) for switch, nodes in members.items()}
+    return {labels[switch]: len(nodes) for switch, nodes in members.items()}

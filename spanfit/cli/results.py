@@ -108,8 +108,17 @@ def _described(info: RunInfo) -> list[tuple[str, str]]:
 @results.command("export", epilog="Example: spanfit results export latest --format csv -o measurements.csv")
 @run_argument
 @store_option
-@click.option("--format", "form", type=click.Choice(["csv", "json", "parquet"]), default="csv", show_default=True)
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, metavar="FILE")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["csv", "json", "parquet"]),
+    default="csv",
+    show_default=True,
+    help="File format.",
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, metavar="FILE", help="Write here."
+)
 def export(run: str, store: Path, form: str, output: Path) -> None:
     """Write a run's measurements to a file; JSON and Parquet keep what was true of the run."""
     from spanfit import files

@@ -20,7 +20,9 @@ def weights() -> None:
 @weights.command("fit", epilog="Example: spanfit weights fit latest --store runs -o weights.json")
 @run_argument
 @store_option
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, metavar="FILE")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, metavar="FILE", help="Write here."
+)
 def fit(run: str, store: Path, output: Path) -> None:
     """Fit alpha and beta of every job of a run and write them to a file."""
     from spanfit.results.store import Store

@@ -20,7 +20,7 @@ from spanfit.placer.model import (
     row_spreads,
 )
 from spanfit.placer.solve import solve
-from spanfit.topology.model import Cluster, Node, NodeState, RankMap, SwitchPath, path_label
+from spanfit.topology.model import Cluster, Node, NodeState, RankMap, SwitchPath
 from spanfit.weights.model import WeightEntry, WeightSet
 
 _CHAIN_STARTS = 16
@@ -82,7 +82,8 @@ def place(
     grid, peer = orderly(solution.grid), best_fit(problem)
     nodes = _assign(grid, list(members.values()))
     cells = job.layout.node_cells(job.ngpus_per_node)
-    labels = [path_label(path) for path in members]
+    label_of = cluster.minipod_labels()
+    labels = [label_of[path] for path in members]
     return Placement(
         schema_version=SCHEMA_VERSION,
         job=job,
@@ -111,7 +112,8 @@ def _check_room(job: JobSpec, cluster: Cluster, members: Mapping[SwitchPath, Seq
     total = sum(map(len, members.values()))
     if total >= needed:
         return
-    by_minipod = ", ".join(f"{path_label(path)} {len(nodes)}" for path, nodes in members.items())
+    label_of = cluster.minipod_labels()
+    by_minipod = ", ".join(f"{label_of[path]} {len(nodes)}" for path, nodes in members.items())
     model = f" of {job.gpu_model}" if job.gpu_model else ""
     raise InfeasibleError(
         f"job {job.name} needs {needed} nodes of {job.ngpus_per_node} GPUs; cluster {cluster.name} has {total} free"
@@ -194,7 +196,8 @@ def _node_faults(placement: Placement, cluster: Cluster) -> Iterator[str]:
 
 def _value_faults(placement: Placement, cluster: Cluster) -> Iterator[str]:
     nodes = cluster.select(placement.rank_map.node_names)
-    found = [path_label(cluster.minipod(node)) for node in nodes]
+    label_of = cluster.minipod_labels()
+    found = [label_of[cluster.minipod(node)] for node in nodes]
     columns: dict[int, set[str]] = {}
     rows: dict[int, set[str]] = {}
     for (row, column), minipod in zip(placement.cells, found, strict=True):

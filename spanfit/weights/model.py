@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from spanfit import units
-from spanfit.results.schema import Estimate
+from spanfit.results.schema import Estimate, format_estimate
 
 SCHEMA_VERSION = 1
 
@@ -92,8 +92,8 @@ def remarks(entry: WeightEntry) -> tuple[str, ...]:
     found = []
     for gain, name, weight in ((entry.gain_dp, "DP", "alpha"), (entry.gain_pp, "PP", "beta")):
         if gain.value < 0:
-            text = units.format_percent(gain.value)
-            found.append(f"the {name}-aligned arm is slower than the base ({text}); it counts as no gain for {weight}")
+            text = format_estimate(gain, units.format_percent)
+            found.append(f"the {name}-aligned arm gains {text} over the base, which counts as none for {weight}")
     if entry.is_flat:
         found.append("neither gain can be told to be above 0, so the weights are 0.5 and 0.5 and may be anything")
     if entry.is_provisional:

@@ -71,7 +71,7 @@ def test_only_idle_nodes_with_enough_gpus_of_the_model_are_used() -> None:
 
 
 def test_too_few_nodes_are_told_by_minipod() -> None:
-    with pytest.raises(InfeasibleError, match=r"needs 12 nodes of 8 GPUs; cluster made has 9 free .*core/pod1 5"):
+    with pytest.raises(InfeasibleError, match=r"needs 12 nodes of 8 GPUs; cluster made has 9 free .*pod1 5"):
         place(job(6, 2), cluster(4, 5), alpha=0.5, beta=0.5)
 
 

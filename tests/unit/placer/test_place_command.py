@@ -37,9 +37,9 @@ def test_the_drawing_shows_groups_spreads_bound_and_best_fit() -> None:
         "  rows 0-2  A A",
         "  rows 3-4  B B",
         "  row    5  C C",
-        "  A  core/podA, 6 nodes",
-        "  B  core/podB, 4 nodes",
-        "  C  core/podC, 2 nodes",
+        "  A  podA, 6 nodes",
+        "  B  podB, 4 nodes",
+        "  C  podC, 2 nodes",
     ]
     assert "DP groups: spread 3 (mean 3.00) over 2 groups; best-fit 3" in lines
     assert "objective 1.6 = 0.3 x 3 + 0.7 x 1; bound 1.6; best-fit 2.3" in lines

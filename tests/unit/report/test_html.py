@@ -17,7 +17,7 @@ from tests.unit.profiler.factory import RUN, failed, framed, measured, step_case
 from tests.unit.report.factory import QUIET, entry, frame, placed, rows, span_cases, weight_set
 
 AT = "2026-01-03T00:00:00+00:00"
-GRID = [["core/m0", "core/m0"], ["core/m1", "core/m1"]]
+GRID = [["m0", "m0"], ["m1", "m1"]]
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 
 
@@ -56,7 +56,7 @@ def full_page() -> str:
     weights = weight_set()
     placement = placed(GRID, weights_hash=files.digest(weights))
     return render_page(
-        RUN, frame(), written_at=AT, weights=weights, placement=placement, free={"core/m0": 4, "core/m1": 2}
+        RUN, frame(), written_at=AT, weights=weights, placement=placement, free={"m0": 4, "m1": 2}
     )
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from spanfit.report.placement_map import MAX_BARS, blocks, minipod_bars, placement_grid, short_names, used_minipods
 from tests.unit.report.factory import placed
 
-MINIPODS = st.sampled_from(["core/m0", "core/m1", "core/m2"])
+MINIPODS = st.sampled_from(["m0", "m1", "m2"])
 
 
 def texts(svg: str) -> list[str]:
@@ -38,28 +38,28 @@ def test_equal_neighbouring_rows_are_one_block() -> None:
 
 
 def test_small_cells_are_labelled_one_by_one_and_large_grids_by_block() -> None:
-    small = texts(placement_grid(placed([["core/m0", "core/m1"], ["core/m0", "core/m1"]])))
+    small = texts(placement_grid(placed([["m0", "m1"], ["m0", "m1"]])))
     assert small.count("m0") == small.count("m1") == 2
-    large = placement_grid(placed([[f"core/m{column // 4}" for column in range(16)]] * 150))
+    large = placement_grid(placed([[f"m{column // 4}" for column in range(16)]] * 150))
     assert texts(large).count("m3") == 1 and len(large) < 40_000
 
 
 def test_every_minipod_has_a_bar_with_what_it_gives_out_of_what_was_free() -> None:
-    placement = placed([["core/m0", "core/m1"], ["core/m0", "core/m0"]])
-    shown = texts(minipod_bars(placement, {"core/m0": 5, "core/m1": 1, "core/m2": 4}))
+    placement = placed([["m0", "m1"], ["m0", "m0"]])
+    shown = texts(minipod_bars(placement, {"m0": 5, "m1": 1, "m2": 4}))
     assert {"m0", "3 of 5", "m1", "1 of 1", "m2", "0 of 4"} < set(shown)
     assert {"3", "1"} < set(texts(minipod_bars(placement))) and "m2" not in texts(minipod_bars(placement))
 
 
 def test_many_minipods_share_the_last_line() -> None:
-    grid = [[f"core/m{row}"] for row in range(MAX_BARS + 8)]
+    grid = [[f"m{row}"] for row in range(MAX_BARS + 8)]
     assert {"9 more", "9 of 9"} < set(texts(minipod_bars(placed(grid), {name: 1 for (name,) in grid})))
 
 
 @pytest.mark.parametrize(
     ("names", "short"),
     [
-        (["core/m0", "core/m1"], ["m0", "m1"]),
+        (["m0", "m1"], ["m0", "m1"]),
         (["a/m0", "b/m0", "b/m1"], ["a/m0", "b/m0", "m1"]),
         (["odd/"], ["odd/"]),
     ],

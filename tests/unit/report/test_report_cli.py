@@ -30,7 +30,7 @@ ngpus = 1
 def folder(tmp_path: Path) -> Path:
     Store(tmp_path / "runs").write(RUN, rows(launches=2))
     write_weights(tmp_path / "weights.json", weight_set())
-    placement = placed([["core/m0", "core/m0"], ["core/m1", "core/m1"]])
+    placement = placed([["m0", "m0"], ["m1", "m1"]])
     files.write_json(tmp_path / "placement.json", placement)
     (tmp_path / "cluster.toml").write_text(CLUSTER)
     return tmp_path

@@ -144,7 +144,7 @@ def test_what_limits_the_weights_is_said() -> None:
     (entry,) = fit_weights(RUN, framed(rows), created_at=CREATED).entries
     assert entry.alpha.value == 0.0
     slower, provisional = remarks(entry)
-    assert "DP-aligned arm is slower than the base" in slower and "3 launches" in provisional
+    assert "DP-aligned arm gains −" in slower and "3 launches" in provisional
     rows = measured(np.random.default_rng(6), step_cases(dict.fromkeys(ARMS, 0.5)))
     (entry,) = fit_weights(RUN, framed(rows), created_at=CREATED).entries
     assert entry.is_flat and "neither gain can be told to be above 0" in " ".join(remarks(entry))

@@ -26,7 +26,7 @@ def test_fit_writes_what_show_shows(tmp_path: Path) -> None:
     assert shown.stdout == done.stdout
     for text in ("balanced", "2 x 2", "0.000 [0.000, ", "1.000 [", "4*", RUN.run_id):
         assert text in shown.stdout
-    assert "balanced: the DP-aligned arm is slower than the base" in shown.stderr
+    assert "balanced: the DP-aligned arm gains −" in shown.stderr
     assert "provisional: 4 launches" in shown.stderr
     document = json.loads(ran("show", str(file), "--json").stdout)
     assert document == json.loads(file.read_text())
