@@ -26,6 +26,10 @@ _SHARED = {
 }
 
 
+HAS_BOTH_PLACES = {Collective.ALL_GATHER, Collective.REDUCE_SCATTER}
+"""Collectives whose result may overwrite the input or not; torch fixes it for all others."""
+
+
 def is_shared(collective: Collective) -> bool:
     """Return whether each rank holds one nranks-th of the buffer, whose whole size is ``size_bytes``."""
     return collective in _SHARED

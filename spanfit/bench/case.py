@@ -25,9 +25,10 @@ class RankOrder(StrEnum):
 
 
 class Concurrency(StrEnum):
-    """Whether a group runs alone or with all the groups of its kind."""
+    """Whether a group runs alone, beside one other, or with all the groups of its kind."""
 
     ALONE = "alone"
+    PAIR = "pair"
     ALL = "all"
 
 
@@ -43,8 +44,10 @@ class BenchCase:
         S of nccl-tests; the gradient bytes of a step.
     groups : tuple of tuple of int
         Node ranks of each group, in rank order. A step has one group: the node rank of each cell of its grid, by rows.
+    tier : str
+        The tier whose switches are counted as the span.
     span : int
-        Minipods that each group touches.
+        Switches of that tier, such as minipods, that each group touches.
     draw : int
         Which random choice of nodes.
     arm : str
@@ -57,7 +60,9 @@ class BenchCase:
     size_bytes: int
     dtype: str
     redop: str
+    in_place: bool
     groups: tuple[tuple[int, ...], ...]
+    tier: str
     span: int
     rank_order: RankOrder
     concurrency: Concurrency
@@ -76,7 +81,7 @@ class BenchCase:
         """Return the case in a few words, for progress and messages."""
         if self.kind is CaseKind.STEP:
             return f"step of {self.operation}, {self.arm}"
-        where = f"{self.span} minipod{'s' * (self.span > 1)}, {self.rank_order}, {self.concurrency}"
+        where = f"{self.span} {self.tier}{'s' * (self.span > 1)}, {self.rank_order}, {self.concurrency}"
         return f"{self.operation} {self.size_bytes} B over {where}"
 
 

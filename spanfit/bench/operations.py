@@ -41,13 +41,15 @@ def prepare(
     size_bytes: int,
     dtype: torch.dtype,
     device: torch.device,
+    *,
+    in_place: bool = False,
 ) -> Prepared:
     """Return a collective over the world ranks ``ranks`` of ``group``, of which this process is one."""
     me, n = ranks.index(dist.get_rank()), len(ranks)
     count = buffer_elements(collective, n, size_bytes, dtype.itemsize)
     mine = torch.zeros(count, dtype=dtype, device=device)
     if is_shared(collective):
-        return _prepare_shared(collective, group, ranks, me, mine)
+        return _prepare_shared(collective, group, ranks, me, mine, in_place=in_place)
     return _prepare_whole(collective, group, ranks, me, mine)
 
 
@@ -85,12 +87,19 @@ def _prepare_whole(
 
 
 def _prepare_shared(
-    collective: Collective, group: dist.ProcessGroup, ranks: tuple[int, ...], me: int, mine: torch.Tensor
+    collective: Collective,
+    group: dist.ProcessGroup,
+    ranks: tuple[int, ...],
+    me: int,
+    mine: torch.Tensor,
+    *,
+    in_place: bool,
 ) -> Prepared:
     """Return a collective in which every rank holds one share of the buffer on one side."""
     n, root = len(ranks), ranks[0]
     whole = mine.new_zeros(mine.numel() * n)
     shares = _slices(whole, n)
+    mine = shares[me] if in_place else mine
     match collective:
         case Collective.ALL_GATHER:
             return Prepared(

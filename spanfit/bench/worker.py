@@ -62,6 +62,13 @@ class World:
             self._groups[ranks] = _new_group(ranks, self.limit)
         return self._groups[ranks]
 
+    def make_anew(self) -> None:
+        """Destroy every communicator of a block of cases, so that the next block makes its own."""
+        for group in (*self._groups.values(), *(self._pipeline or ())):
+            dist.destroy_process_group(group)
+        self._groups.clear()
+        self._pipeline = None
+
     def pipeline(self) -> tuple[dist.ProcessGroup, dist.ProcessGroup]:
         """Return the communicators of activations and of their gradients."""
         if self._pipeline is None:
@@ -110,7 +117,9 @@ def _prepare_collective(world: World, case: BenchCase) -> tuple[Callable[[], obj
         group = world.group(ranks)
         if world.rank in ranks:
             dtype = getattr(torch, case.dtype)
-            mine = prepare(Collective(case.operation), group, ranks, case.size_bytes, dtype, world.device)
+            mine = prepare(
+                Collective(case.operation), group, ranks, case.size_bytes, dtype, world.device, in_place=case.in_place
+            )
     return (mine.run, mine.is_right) if mine else None
 
 
@@ -156,7 +165,7 @@ def render_visit(plan: LaunchPlan, visit: Visit, gathered: list[list[float]]) ->
     return {
         "type": "case",
         "launch": plan.launch,
-        "comm_id": plan.comm_id,
+        "comm_id": f"{plan.comm_id}.{visit.block}",
         "position": visit.position,
         "block": visit.block,
         "case_id": visit.case.case_id,
@@ -214,7 +223,11 @@ def run_launch(plan: LaunchPlan) -> None:
     if world.rank == 0:
         drop_torn_line(shard)
         _append(shard, describe_world(world))
+    block = plan.visits[0].block
     for visit in plan.visits:
+        if visit.block != block:
+            world.make_anew()
+            block = visit.block
         gathered = gather(world, *measure(world, visit.case))
         if world.rank == 0:
             _append(shard, render_visit(plan, visit, gathered))

@@ -80,6 +80,6 @@ def _free(placed: "Placement", path: Path) -> dict[str, int]:
         raise ConfigError(
             f"{path}: the placement does not hold on this cluster: {error}; place the job again"
         ) from None
-    labels = cluster.minipod_labels()
+    labels = cluster.switch_labels("minipod")
     members = cluster.minipods(free_nodes(placed.job, cluster))
     return {labels[switch]: len(nodes) for switch, nodes in members.items()}

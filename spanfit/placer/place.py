@@ -82,7 +82,7 @@ def place(
     grid, peer = orderly(solution.grid), best_fit(problem)
     nodes = _assign(grid, list(members.values()))
     cells = job.layout.node_cells(job.ngpus_per_node)
-    label_of = cluster.minipod_labels()
+    label_of = cluster.switch_labels("minipod")
     labels = [label_of[path] for path in members]
     return Placement(
         schema_version=SCHEMA_VERSION,
@@ -112,7 +112,7 @@ def _check_room(job: JobSpec, cluster: Cluster, members: Mapping[SwitchPath, Seq
     total = sum(map(len, members.values()))
     if total >= needed:
         return
-    label_of = cluster.minipod_labels()
+    label_of = cluster.switch_labels("minipod")
     by_minipod = ", ".join(f"{label_of[path]} {len(nodes)}" for path, nodes in members.items())
     model = f" of {job.gpu_model}" if job.gpu_model else ""
     raise InfeasibleError(
@@ -196,7 +196,7 @@ def _node_faults(placement: Placement, cluster: Cluster) -> Iterator[str]:
 
 def _value_faults(placement: Placement, cluster: Cluster) -> Iterator[str]:
     nodes = cluster.select(placement.rank_map.node_names)
-    label_of = cluster.minipod_labels()
+    label_of = cluster.switch_labels("minipod")
     found = [label_of[cluster.minipod(node)] for node in nodes]
     columns: dict[int, set[str]] = {}
     rows: dict[int, set[str]] = {}

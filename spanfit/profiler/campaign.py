@@ -22,17 +22,20 @@ from pathlib import Path
 from typing import Any
 
 from spanfit import __version__, files
+from spanfit.bench.campaign_file import CampaignFile, Launcher
 from spanfit.bench.case import BenchCase, LaunchPlan, Visit, dump_launch
-from spanfit.bench.plan import CampaignFile, Launcher, plan_cases, plan_visits
-from spanfit.errors import ConfigError, LaunchError, StoreError, TimedOutError
+from spanfit.bench.groups import NodeTree
+from spanfit.bench.plan import plan_cases, plan_visits
+from spanfit.errors import ConfigError, StoreError
 from spanfit.launch import testbed
 from spanfit.launch.fabric import Fabric
 from spanfit.launch.fabric import cluster as fabric_cluster
 from spanfit.launch.testbed import Testbed
-from spanfit.launch.worlds import AgentWorlds, Failure, ForkedWorlds, WorldRequest, Worlds, ssh_argv
+from spanfit.launch.worlds import AgentWorlds, ForkedWorlds, WorldRequest, Worlds, ssh_argv
+from spanfit.profiler.failures import blame
 from spanfit.results import schema
-from spanfit.results.schema import RunInfo, Status
-from spanfit.results.shards import Shard, append_failure, measurements, read_shard
+from spanfit.results.schema import RunInfo
+from spanfit.results.shards import Shard, measurements, read_shard
 from spanfit.results.store import Store
 from spanfit.topology.hostlist import expand_hostlist
 from spanfit.topology.model import Cluster, NodeState, RankMap
@@ -89,7 +92,8 @@ class Campaign:
         self.cluster = read_cluster(path.parent / self.file.cluster)
         self.fabric = self._fabric()
         self.node_names = self._node_names()
-        self.minipods = minipod_labels(self.cluster, self.node_names)
+        self.switches = switches_by_tier(self.cluster, self.node_names)
+        self.minipods = self.switches["minipod"]
         self.cases = self._cases()
         self.store = Store(store)
         self.run_id = self._run_id(store, again)
@@ -125,7 +129,8 @@ class Campaign:
                 faults.append(f"nodes: testbed {self.fabric.name} has no host {', '.join(missing)}")
         cases: tuple[BenchCase, ...] = ()
         try:
-            cases = plan_cases(self.file, node_ranks_by_minipod(self.minipods))
+            fabric = tuple(node.fabric for node in self.cluster.select(self.node_names))
+            cases = plan_cases(self.file, NodeTree(tiers=self.cluster.tiers, fabric=fabric))
         except ValueError as error:
             faults += str(error).splitlines()
         if faults:
@@ -242,25 +247,7 @@ class Campaign:
         failure = worlds.run(request, tick)
         tick()
         if failure is not None:
-            raise self._blame(launch, plan, failure)
-
-    def _blame(self, launch: int, plan: LaunchPlan, failure: Failure) -> LaunchError | TimedOutError:
-        """Return the error of a launch that failed, after noting the case in hand as a row."""
-        shard = read_shard(self.shard_path(launch))
-        cause = last_error(failure.log)
-        reason = f"{failure.who} {failure.how()}" + (f": {cause}" if cause else "")
-        hung = "timed out" in cause.lower() or "timeout" in cause.lower()
-        left = self.missing(launch)
-        in_hand = ""
-        if left and any(world["comm_id"] == plan.comm_id for world in shard.worlds):
-            line = failed_line(plan, left[0], Status.TIMED_OUT if hung else Status.FAILED, reason)
-            append_failure(self.shard_path(launch), line)
-            in_hand = f" during {left[0].case.label()}"
-        text = (
-            f"launch {launch}: {reason}{in_hand}; what is finished is kept in {self.folder}, "
-            f"its output is in {failure.log}; run the same command to go on"
-        )
-        return TimedOutError(text) if hung else LaunchError(text)
+            raise blame(failure, plan, shard, self.missing(launch))
 
     def shards(self) -> tuple[Shard, ...]:
         """Return what every launch has written so far."""
@@ -269,7 +256,7 @@ class Campaign:
     def _finish(self) -> Path:
         shards = self.shards()
         ranks_per_node = self.file.launch.ranks_per_node
-        rows = list(measurements(self.run_id, shards, ranks_per_node, self.minipods))
+        rows = list(measurements(self.run_id, shards, ranks_per_node, self.switches))
         path = self.store.write(self._info(shards), rows)
         shutil.rmtree(self.folder)
         return path
@@ -354,45 +341,11 @@ def open_testbed(fabric: Fabric) -> Iterator[Testbed]:
         bed.down()
 
 
-def minipod_labels(cluster: Cluster, node_names: Sequence[str]) -> tuple[str, ...]:
-    """Return what people call the minipod of each node."""
-    labels = cluster.minipod_labels()
-    return tuple(labels[cluster.minipod(node)] for node in cluster.select(node_names))
-
-
-def node_ranks_by_minipod(minipods: Sequence[str]) -> tuple[tuple[int, ...], ...]:
-    """Return the node ranks of each minipod, minipods in the order of first appearance."""
-    members: dict[str, list[int]] = {}
-    for node_rank, minipod in enumerate(minipods):
-        members.setdefault(minipod, []).append(node_rank)
-    return tuple(tuple(nodes) for nodes in members.values())
-
-
-def failed_line(plan: LaunchPlan, visit: Visit, status: Status, reason: str) -> dict[str, Any]:
-    """Return the shard line of a case that did not end well."""
-    per_node = plan.ngpus_per_node
-    return {
-        "type": "case",
-        "launch": plan.launch,
-        "comm_id": plan.comm_id,
-        "position": visit.position,
-        "block": visit.block,
-        "case_id": visit.case.case_id,
-        "case": asdict(visit.case),
-        "status": status,
-        "reason": reason,
-        "ranks": [[node * per_node + i for node in group for i in range(per_node)] for group in visit.case.groups],
-        "times_s": [],
-    }
-
-
-def last_error(log: Path) -> str:
-    """Return the line of a log that says most: the last that looks like an error, else the last."""
-    lines = (
-        [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()] if log.exists() else []
-    )
-    telling = [line for line in lines if re.match(r"(\w+\.)*\w*(Error|Exception)\b", line)]
-    return (telling or lines or [""])[-1][:500]
+def switches_by_tier(cluster: Cluster, node_names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return for each tier what people call the switch above each node."""
+    nodes = cluster.select(node_names)
+    labels = {tier: cluster.switch_labels(tier) for tier in cluster.tiers}
+    return {tier: tuple(names[cluster.switch(node, tier)] for node in nodes) for tier, names in labels.items()}
 
 
 def now() -> str:

@@ -58,10 +58,12 @@ class SpanCurvePoint:
     size_bytes: int
     dtype: str
     redop: str
+    in_place: bool
     nranks: int
     nnodes: int
     rank_order: str
     concurrency: str
+    tier: str
     span: int
     time_s: Estimate | None
     busbw_bytes_per_s: Estimate | None
@@ -76,10 +78,12 @@ class _Key(NamedTuple):
     operation: str
     dtype: str
     redop: str
+    in_place: bool
     nranks: int
     nnodes: int
     concurrency: str
     size_bytes: int
+    tier: str
     span: int
     rank_order: str
 
@@ -111,8 +115,8 @@ def fit_curves(frame: pd.DataFrame) -> tuple[SpanCurvePoint, ...]:
 
     Notes
     -----
-    Nothing is pooled over operation, size, dtype, redop, ranks, nodes, rank order, concurrency or span. Span 1 is the
-    sorted case: every other order of a span is compared with it.
+    Nothing is pooled over operation, size, dtype, redop, place, ranks, nodes, rank order, concurrency, tier or span.
+    Span 1 is the sorted case: every other order of a span is compared with it.
     """
     cases = _cases(frame[frame["kind"] == "collective"])
     differences = {key: values for key in cases if len(values := _differences(cases, key))}
@@ -199,10 +203,12 @@ def _point(case: _Case, loss: SpanLoss | None) -> SpanCurvePoint:
         size_bytes=key.size_bytes,
         dtype=key.dtype,
         redop=key.redop,
+        in_place=key.in_place,
         nranks=key.nranks,
         nnodes=key.nnodes,
         rank_order=key.rank_order,
         concurrency=key.concurrency,
+        tier=key.tier,
         span=key.span,
         time_s=time_s,
         busbw_bytes_per_s=_busbw(key, time_s) if time_s else None,

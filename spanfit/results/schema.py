@@ -35,8 +35,10 @@ class Measurement:
         The collective, or the name of the job whose step was run.
     size_bytes : int
         S of nccl-tests (the whole buffer where ranks share it); the gradient bytes of a step.
-    span : int
-        Minipods that the group touches.
+    in_place : bool
+        Whether the result overwrites the input.
+    tier, span : str, int
+        The tier whose switches are counted, and how many of them the group touches.
     rank_order, concurrency, draw, arm : str, str, int, str
         How the ranks are ordered, whether all groups ran at once, which draw of nodes, which arm ("" for collectives).
     group : int
@@ -61,8 +63,10 @@ class Measurement:
     size_bytes: int
     dtype: str
     redop: str
+    in_place: bool
     nranks: int
     nnodes: int
+    tier: str
     span: int
     rank_order: str
     concurrency: str

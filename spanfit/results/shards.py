@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,21 +60,21 @@ def append_failure(path: Path, line: dict[str, Any]) -> None:
 
 
 def measurements(
-    run_id: str, shards: Iterable[Shard], ngpus_per_node: int, minipods: Sequence[str]
+    run_id: str, shards: Iterable[Shard], ngpus_per_node: int, switches: Mapping[str, Sequence[str]]
 ) -> Iterator[Measurement]:
     """Yield a row for each group and repetition of every case, and one row for each case that failed.
 
     Parameters
     ----------
     ngpus_per_node : int
-    minipods : sequence of str
-        Minipod of each node rank, from which each group's span is counted.
+    switches : mapping of str to sequence of str
+        For each tier the switch above each node rank, from which each group's span is counted.
     """
     for shard in shards:
         for line in shard.cases:
             for group, ranks in enumerate(line["ranks"]):
                 nodes = {rank // ngpus_per_node for rank in ranks}
-                span = len({minipods[node] for node in nodes})
+                span = len({switches[line["case"]["tier"]][node] for node in nodes})
                 times_s = line["times_s"][group] if line["status"] == Status.OK else []
                 yield from _rows(run_id, line, group, ranks, len(nodes), span, times_s)
 
@@ -98,8 +98,10 @@ def _rows(
             size_bytes=case["size_bytes"],
             dtype=case["dtype"],
             redop=case["redop"],
+            in_place=case["in_place"],
             nranks=len(ranks),
             nnodes=nnodes,
+            tier=case["tier"],
             span=span,
             rank_order=case["rank_order"],
             concurrency=case["concurrency"],

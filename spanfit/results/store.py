@@ -18,7 +18,7 @@ from spanfit.results.schema import SCHEMA_VERSION, Measurement, RunInfo
 LATEST = "latest"
 _RUN_KEY = b"spanfit.run"
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_ARROW = {int: pa.int64(), float: pa.float64()}
+_ARROW = {int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 
 
 def arrow_schema() -> pa.Schema:

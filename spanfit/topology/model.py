@@ -104,9 +104,9 @@ class Cluster:
             members.setdefault(self.minipod(node), []).append(node)
         return {path: tuple(found) for path, found in members.items()}
 
-    def minipod_labels(self) -> dict[SwitchPath, str]:
-        """Return what people call each minipod: its switch's name, or its whole path where two share a name."""
-        paths = list(self.minipods())
+    def switch_labels(self, tier: str) -> dict[SwitchPath, str]:
+        """Return what people call each switch of a tier: its name, or its whole path where two share a name."""
+        paths = list(dict.fromkeys(self.switch(node, tier) for node in self.nodes))
         names = [path[0] for path in paths]
         return {path: path[0] if names.count(path[0]) == 1 else path_label(path) for path in paths}
 

@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spanfit import files
+from spanfit.bench.campaign_file import CampaignFile
 from spanfit.bench.case import BenchCase, CaseKind, Concurrency, RankOrder
-from spanfit.bench.plan import CampaignFile, choose_minipods, draw_groups, order_ranks, plan_cases, plan_visits
+from spanfit.bench.groups import NodeTree, choose_minipods, draw_groups, order_ranks
+from spanfit.bench.plan import plan_cases, plan_visits
 from spanfit.errors import ConfigError
 
 CAMPAIGN = """
@@ -38,6 +40,7 @@ forward = "6ms"
 backward = "12ms"
 """
 TWO_BY_FOUR = ((0, 1, 2, 3), (4, 5, 6, 7))
+TREE = NodeTree(tiers=("minipod", "core"), fabric=(("m0", "core"),) * 4 + (("m1", "core"),) * 4)
 
 
 def campaign_of(**replacements: str) -> CampaignFile:
@@ -75,7 +78,7 @@ def test_groups_span_exactly_k_minipods_disjoint_and_balanced(
 ) -> None:
     minipods = minipods_of(sizes)
     try:
-        groups = draw_groups(minipods, nodes_per_group, span, random.Random(seed))
+        groups = draw_groups([minipods], nodes_per_group, span, random.Random(seed))
     except ValueError:
         # Then not even the fullest minipods hold a group.
         quotas = [len(range(index, nodes_per_group, span)) for index in range(span)]
@@ -94,8 +97,8 @@ def test_groups_span_exactly_k_minipods_disjoint_and_balanced(
 @given(st.integers(1, 6), st.integers(2, 4), st.integers(2, 4))
 def test_even_groups_use_every_node(groups_of_each: int, per_minipod: int, nminipods: int) -> None:
     minipods = minipods_of([groups_of_each * per_minipod] * nminipods)
-    alone = draw_groups(minipods, per_minipod, 1, random.Random(0))
-    across = draw_groups(minipods, per_minipod * nminipods, nminipods, random.Random(0))
+    alone = draw_groups([minipods], per_minipod, 1, random.Random(0))
+    across = draw_groups([minipods], per_minipod * nminipods, nminipods, random.Random(0))
     assert len(alone) == groups_of_each * nminipods
     assert len(across) == groups_of_each
 
@@ -106,7 +109,7 @@ def test_alternating_crosses_at_every_hop_and_sorted_once_a_minipod(
 ) -> None:
     minipods = minipods_of(sizes)
     try:
-        groups = draw_groups(minipods, nodes_per_group, span, random.Random(seed))
+        groups = draw_groups([minipods], nodes_per_group, span, random.Random(seed))
     except ValueError:
         return
     for group in groups:
@@ -125,7 +128,7 @@ def test_a_ring_over_two_minipods_crosses_twice_sorted_and_always_alternating() 
 
 
 def test_cases_are_every_combination_once() -> None:
-    cases = [case for case in plan_cases(campaign_of(), TWO_BY_FOUR) if case.kind is CaseKind.COLLECTIVE]
+    cases = [case for case in plan_cases(campaign_of(), TREE) if case.kind is CaseKind.COLLECTIVE]
     found = [(c.operation, c.size_bytes, c.span, c.rank_order, c.concurrency) for c in cases]
     expected = {
         (operation, size, span, rank_order, concurrency)
@@ -142,14 +145,14 @@ def test_cases_are_every_combination_once() -> None:
 
 def test_orders_and_concurrencies_are_compared_on_the_same_nodes() -> None:
     by_span: dict[int, set[frozenset[int]]] = {}
-    for case in plan_cases(campaign_of(), TWO_BY_FOUR):
+    for case in plan_cases(campaign_of(), TREE):
         if case.kind is CaseKind.COLLECTIVE:
             by_span.setdefault(case.span, set()).add(frozenset(case.groups[0]))
     assert {span: len(groups) for span, groups in by_span.items()} == {1: 1, 2: 1}
 
 
 def test_a_job_gives_a_case_for_each_arm() -> None:
-    steps = [case for case in plan_cases(campaign_of(), TWO_BY_FOUR) if case.kind is CaseKind.STEP]
+    steps = [case for case in plan_cases(campaign_of(), TREE) if case.kind is CaseKind.STEP]
     assert [case.arm for case in steps] == ["dp-aligned", "pp-aligned", "packed"] + [
         f"misaligned-{index:02d}" for index in range(7)
     ]
@@ -158,7 +161,7 @@ def test_a_job_gives_a_case_for_each_arm() -> None:
 
 
 def test_sizes_that_round_to_the_same_shares_are_one_case() -> None:
-    cases = plan_cases(campaign_of(sizes='["1M", "1024K", "1048577"]', operations='["all_gather"]'), TWO_BY_FOUR)
+    cases = plan_cases(campaign_of(sizes='["1M", "1024K", "1048577"]', operations='["all_gather"]'), TREE)
     collectives = [case for case in cases if case.kind is CaseKind.COLLECTIVE]
     assert len(collectives) == 6
     assert {case.size_bytes for case in collectives} == {1048576}
@@ -170,16 +173,16 @@ def ids(cases: tuple[BenchCase, ...]) -> list[str]:
 
 
 def test_the_same_file_and_seed_give_the_same_plan() -> None:
-    one, other = plan_cases(campaign_of(), TWO_BY_FOUR), plan_cases(campaign_of(), TWO_BY_FOUR)
+    one, other = plan_cases(campaign_of(), TREE), plan_cases(campaign_of(), TREE)
     assert one == other
     assert plan_visits(campaign_of(), one, 1) == plan_visits(campaign_of(), other, 1)
-    reseeded = plan_cases(campaign_of(seed="6"), TWO_BY_FOUR)
+    reseeded = plan_cases(campaign_of(seed="6"), TREE)
     assert sorted(ids(one)) != sorted(ids(reseeded))
 
 
 def test_every_launch_and_block_has_another_order_of_the_same_cases() -> None:
     campaign = campaign_of()
-    cases = plan_cases(campaign, TWO_BY_FOUR)
+    cases = plan_cases(campaign, TREE)
     orders = []
     for launch in range(campaign.launches):
         visits = plan_visits(campaign, cases, launch)
@@ -196,30 +199,30 @@ def test_every_launch_and_block_has_another_order_of_the_same_cases() -> None:
 @pytest.mark.parametrize(
     ("nodes_per_group", "span", "message"),
     [
-        (1, 1, "groups of 1 nodes cannot span 1 minipods; expected nodes_per_group of at least 2"),
-        (2, 3, "groups of 2 nodes cannot span 3 minipods; expected nodes_per_group of at least 3"),
-        (5, 1, "no group of 5 nodes over 1 minipods fits minipods of 4, 4 nodes; lower nodes_per_group or spans"),
-        (4, 3, "no group of 4 nodes over 3 minipods fits minipods of 4, 4 nodes"),
-        (10, 2, "no group of 10 nodes over 2 minipods fits minipods of 4, 4 nodes"),
+        (1, 1, "groups of 1 nodes cannot span 1 domains; expected nodes_per_group of at least 2"),
+        (2, 3, "groups of 2 nodes cannot span 3 domains; expected nodes_per_group of at least 3"),
+        (5, 1, "no group of 5 nodes over 1 domains fits domains of 4, 4 nodes; lower nodes_per_group or spans"),
+        (4, 3, "no group of 4 nodes over 3 domains fits domains of 4, 4 nodes"),
+        (10, 2, "no group of 10 nodes over 2 domains fits domains of 4, 4 nodes"),
     ],
 )
 def test_impossible_spans_are_refused_with_numbers(nodes_per_group: int, span: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        draw_groups(TWO_BY_FOUR, nodes_per_group, span, random.Random(0))
+        draw_groups([TWO_BY_FOUR], nodes_per_group, span, random.Random(0))
 
 
 def test_every_part_that_the_nodes_cannot_hold_is_told_at_once() -> None:
     with pytest.raises(ValueError) as error:
-        plan_cases(campaign_of(spans="[1, 3]", dp="5"), TWO_BY_FOUR)
+        plan_cases(campaign_of(spans="[1, 3]", dp="5"), TREE)
     assert str(error.value).splitlines() == [
-        "collectives: no group of 4 nodes over 3 minipods fits minipods of 4, 4 nodes; lower nodes_per_group or spans",
+        "collectives: no group of 4 nodes over 3 domains fits domains of 4, 4 nodes; lower nodes_per_group or spans",
         "job j: 10 nodes cannot be shared evenly by two or more minipods of 4, 4 nodes",
     ]
 
 
 def test_sizes_that_leave_nothing_to_send_are_refused() -> None:
     with pytest.raises(ValueError) as error:
-        plan_cases(campaign_of(sizes='["3", "32", "64"]'), TWO_BY_FOUR)
+        plan_cases(campaign_of(sizes='["3", "32", "64"]'), TREE)
     rule = "expected an element, or 16 bytes a rank where ranks share the buffer"
     assert str(error.value).splitlines() == [
         f"collectives.sizes: 3 B leave nothing to send for all_reduce of float32 over 4 ranks; {rule}",
@@ -234,7 +237,7 @@ def test_sizes_that_leave_nothing_to_send_are_refused() -> None:
 )
 def test_a_sweep_of_nothing_is_refused(changes: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="nothing to measure"):
-        plan_cases(replace(campaign_of(**changes), jobs=()), TWO_BY_FOUR)
+        plan_cases(replace(campaign_of(**changes), jobs=()), TREE)
 
 
 def test_a_campaign_that_contradicts_itself_is_refused_all_at_once() -> None:

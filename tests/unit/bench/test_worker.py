@@ -70,7 +70,7 @@ def test_a_visit_is_a_line_with_the_seconds_of_each_group_rank_and_repetition() 
     gathered = [[1.0, rank + 0.1, rank + 0.2] for rank in range(4)]
     line = render_visit(plan_of(1), visit, gathered)
     assert (line["type"], line["status"], line["reason"]) == ("case", "ok", "")
-    assert (line["launch"], line["comm_id"], line["position"], line["block"]) == (2, "2.1", 7, 1)
+    assert (line["launch"], line["comm_id"], line["position"], line["block"]) == (2, "2.1.1", 7, 1)
     assert line["case_id"] == visit.case.case_id
     assert line["ranks"] == ((1, 0), (2, 3))
     assert line["times_s"] == [[[1.1, 1.2], [0.1, 0.2]], [[2.1, 2.2], [3.1, 3.2]]]

@@ -6,7 +6,8 @@ import pytest
 
 from spanfit.bench.case import CaseKind, LaunchPlan
 from spanfit.errors import ConfigError
-from spanfit.profiler.campaign import Campaign, failed_line, last_error, minipod_labels, node_ranks_by_minipod
+from spanfit.profiler.campaign import Campaign, switches_by_tier
+from spanfit.profiler.failures import failed_line, last_error
 from spanfit.results.schema import Status
 from spanfit.results.shards import Shard, append_failure, measurements
 from spanfit.topology.model import Cluster, Node
@@ -137,9 +138,9 @@ def test_a_failed_line_becomes_rows_that_say_why(tmp_path: Path) -> None:
     visit = campaign.visits[0][0]
     visit = replace(visit, case=replace(visit.case, groups=((0, 2), (1, 3))))
     line = json.loads(json.dumps(failed_line(plan_of(campaign), visit, Status.FAILED, "rank 3 died")))
-    assert (line["status"], line["comm_id"], line["block"]) == ("failed", "0.1", visit.block)
+    assert (line["status"], line["comm_id"], line["block"]) == ("failed", f"0.1.{visit.block}", visit.block)
     assert line["ranks"] == [[0, 1, 4, 5], [2, 3, 6, 7]]
-    rows = list(measurements("run", [Shard(worlds=(), cases=(line,))], 2, campaign.minipods))
+    rows = list(measurements("run", [Shard(worlds=(), cases=(line,))], 2, campaign.switches))
     assert [(row.status, row.reason, row.group, row.nranks, row.span) for row in rows] == [
         (Status.FAILED, "rank 3 died", group, 4, 2) for group in range(2)
     ]
@@ -210,7 +211,7 @@ def test_names_that_are_no_library_settings_nodes_and_spans_are_refused_together
         f"{path}: launch.environment.LD_PRELOAD: found 'LD_PRELOAD', {setting}",
         f"{path}: launch.environment.PATH: found 'PATH', {setting}",
         f"{path}: nodes: testbed tiny has no host spare",
-        f"{path}: collectives: groups of 2 nodes cannot span 3 minipods; expected nodes_per_group of at least 3",
+        f"{path}: collectives: groups of 2 nodes cannot span 3 domains; expected nodes_per_group of at least 3",
     ]
 
 
@@ -250,9 +251,5 @@ def test_minipods_that_share_a_name_are_told_apart_by_their_path() -> None:
 
     nodes = (node("a", "m0", "east"), node("b", "m0", "west"), node("c", "m1", "west"))
     cluster = Cluster(name="c", tiers=("minipod", "core"), nodes=nodes)
-    assert minipod_labels(cluster, ("c", "b", "a")) == ("m1", "west/m0", "east/m0")
-
-
-def test_node_ranks_are_grouped_in_the_order_of_first_appearance() -> None:
-    assert node_ranks_by_minipod(("b", "a", "b", "c", "a")) == ((0, 2), (1, 4), (3,))
-    assert node_ranks_by_minipod(()) == ()
+    expected = {"minipod": ("m1", "west/m0", "east/m0"), "core": ("west", "west", "east")}
+    assert switches_by_tier(cluster, ("c", "b", "a")) == expected

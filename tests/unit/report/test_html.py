@@ -55,9 +55,7 @@ class Page(HTMLParser):
 def full_page() -> str:
     weights = weight_set()
     placement = placed(GRID, weights_hash=files.digest(weights))
-    return render_page(
-        RUN, frame(), written_at=AT, weights=weights, placement=placement, free={"m0": 4, "m1": 2}
-    )
+    return render_page(RUN, frame(), written_at=AT, weights=weights, placement=placement, free={"m0": 4, "m1": 2})
 
 
 def test_a_full_run_has_every_section_in_order() -> None:

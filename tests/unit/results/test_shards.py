@@ -20,6 +20,8 @@ def line_of(ranks: list[list[int]], times_s: list[list[list[float]]], **changes:
         "size_bytes": 1024,
         "dtype": "float32",
         "redop": "sum",
+        "in_place": False,
+        "tier": "minipod",
         "rank_order": "sorted",
         "concurrency": "all",
         "draw": 0,
@@ -43,7 +45,7 @@ def line_of(ranks: list[list[int]], times_s: list[list[list[float]]], **changes:
 
 
 def rows_of(*lines: dict[str, Any], ngpus_per_node: int = 1) -> list[Measurement]:
-    return list(measurements("run", [Shard(worlds=(), cases=lines)], ngpus_per_node, MINIPODS))
+    return list(measurements("run", [Shard(worlds=(), cases=lines)], ngpus_per_node, {"minipod": MINIPODS}))
 
 
 WORLD = {"type": "world", "comm_id": "1.0"}
