@@ -27,7 +27,7 @@ check: $(READY) ## format, lint, types, import contracts
 	$(BIN)/ruff format --check -q .
 	$(BIN)/ruff check -q .
 	$(BIN)/mypy
-	$(BIN)/lint-imports --no-timings > .venv/lint-imports.log || { cat .venv/lint-imports.log; exit 1; }
+	$(BIN)/lint-imports > .venv/lint-imports.log || { cat .venv/lint-imports.log; exit 1; }
 
 format: $(READY) ## format and mend what a tool can mend
 	$(BIN)/ruff format -q .
