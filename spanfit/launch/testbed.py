@@ -247,7 +247,7 @@ def _refusal(reason: str) -> str:
         return f"testbed: this kernel cannot delay packets (no netem); leave delay out ({reason})"
     if "nft: " in reason:
         return f"testbed: dropping packets needs the Debian package nftables; install it or leave loss out ({reason})"
-    if "ermission denied" in reason or "not permitted" in reason:
+    if "unshare failed" in reason or "ermission denied" in reason or "not permitted" in reason:
         return (
             f"testbed: this machine refuses namespaces ({reason}); run as root, allow unprivileged user namespaces "
             "(on Ubuntu: sysctl kernel.apparmor_restrict_unprivileged_userns=0), or use a virtual machine"
