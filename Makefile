@@ -6,9 +6,9 @@ READY := .venv/.ready
 # Compiled modules are kept: every rank and command of the tests would compile them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test unit check format docs bench clean
+.PHONY: help demo test unit check format docs bench gpu-check clean
 help:
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | column -t -s '	'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | column -t -s '	'
 
 $(READY): pyproject.toml constraints.txt tools/set-up
 	PYTHON=$(PYTHON) tools/set-up
@@ -38,6 +38,9 @@ docs: $(READY) ## write docs/cli.md from the help texts
 
 bench: $(READY) ## run every benchmark, quickly
 	for script in benchmarks/*.py; do $(BIN)/python $$script --quick || exit 1; done
+
+gpu-check: ## check one GPU; needs no .venv, only a $(PYTHON) that has torch
+	PYTHONPATH=$(CURDIR):$(PYTHONPATH) $(PYTHON) -m spanfit.bench.gpu_check
 
 clean: ## remove the environment and what the demo wrote
 	rm -rf .venv out build dist *.egg-info

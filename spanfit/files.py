@@ -122,6 +122,12 @@ def read_json(path: Path, kind: type[T], schema_version: int) -> T:
     return parse(kind, document, str(path))
 
 
+def json_schema(kind: type[Any], title: str) -> Any:
+    """Return the JSON Schema (draft 2020-12) of a dataclass that is written as JSON."""
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return head | TypeAdapter(kind).json_schema(mode="serialization") | {"title": title}
+
+
 def plain(value: object) -> Any:
     """Return a dataclass as plain data, ready for JSON."""
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value

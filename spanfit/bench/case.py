@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -10,9 +11,12 @@ from spanfit.workload.step import ComputeMode, Schedule, StepJob
 
 
 class CaseKind(StrEnum):
-    """Whether a case times a collective or a training step."""
+    """What a case times; ``startup`` makes communicators, ``overlap`` runs matrix products beside a collective."""
 
     COLLECTIVE = "collective"
+    PAIRS = "pairs"
+    STARTUP = "startup"
+    OVERLAP = "overlap"
     STEP = "step"
 
 
@@ -51,7 +55,17 @@ class BenchCase:
     draw : int
         Which random choice of nodes.
     arm : str
-        Which placement of the step, "" for collectives.
+        Which placement of the step, or which limit of CTAs (``cta-8``); "" for collectives.
+    warmup : int
+        Iterations at most before timing.
+    skew : float
+        Of all_to_all_v: the largest share in terms of the mean; 1 is even.
+    graph : bool
+        Whether the operation is captured as a CUDA graph and replayed.
+    cta : int
+        Of an overlap: thread blocks that the communicator may use on each GPU; 0 leaves it to the library.
+    matrix, products : int
+        Of an overlap: rows of the square matrices, and products in a row.
     step : StepJob or None
     """
 
@@ -70,6 +84,11 @@ class BenchCase:
     arm: str
     warmup: int
     repetitions: int
+    skew: float = 1.0
+    graph: bool = False
+    cta: int = 0
+    matrix: int = 0
+    products: int = 0
     step: StepJob | None = None
 
     @property
@@ -81,8 +100,11 @@ class BenchCase:
         """Return the case in a few words, for progress and messages."""
         if self.kind is CaseKind.STEP:
             return f"step of {self.operation}, {self.arm}"
+        if self.kind is CaseKind.STARTUP:
+            return f"start of a communicator of {len(self.groups[0])} nodes"
         where = f"{self.span} {self.tier}{'s' * (self.span > 1)}, {self.rank_order}, {self.concurrency}"
-        return f"{self.operation} {self.size_bytes} B over {where}"
+        beside = f" beside products of {self.matrix}" if self.kind is CaseKind.OVERLAP else ""
+        return f"{self.operation} {self.size_bytes} B{beside} over {where}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +130,10 @@ class LaunchPlan:
         After this long a collective that does not end is an error.
     shard : str
         The file that rank 0 appends a line to after every case.
+    heartbeats : str
+        The folder where every rank says where it is, "" where nobody watches.
+    node_ranks : tuple of int
+        The campaign's node rank of each of ``node_names``, where the world lacks some of the campaign's nodes.
     """
 
     run_id: str
@@ -119,6 +145,25 @@ class LaunchPlan:
     timeout_s: float
     shard: str
     visits: tuple[Visit, ...]
+    heartbeats: str = ""
+    node_ranks: tuple[int, ...] = ()
+
+    def seat(self, case: BenchCase) -> BenchCase:
+        """Return a case of the campaign with the node ranks of this world in its groups."""
+        if not self.node_ranks:
+            return case
+        seats = {node_rank: seat for seat, node_rank in enumerate(self.node_ranks)}
+        return replace(case, groups=tuple(tuple(seats[node] for node in group) for group in case.groups))
+
+    def unseat(self, rows: Sequence[list[float]]) -> list[list[float]]:
+        """Return what each rank of this world gave, by the campaign's ranks; nothing for those that are not here."""
+        per_node = self.ngpus_per_node
+        node_ranks = self.node_ranks or range(len(self.node_names))
+        found: list[list[float]] = [[] for _ in range((max(node_ranks) + 1) * per_node)]
+        for rank, row in enumerate(rows):
+            seat, local_rank = divmod(rank, per_node)
+            found[node_ranks[seat] * per_node + local_rank] = row
+        return found
 
     @property
     def comm_id(self) -> str:
@@ -135,7 +180,8 @@ def load_launch(text: str) -> LaunchPlan:
     """Return the launch plan that :func:`dump_launch` wrote."""
     document = json.loads(text)
     visits = tuple(Visit(**{**visit, "case": load_case(visit["case"])}) for visit in document.pop("visits"))
-    return LaunchPlan(**{**document, "node_names": tuple(document["node_names"]), "visits": visits})
+    tuples = {key: tuple(document[key]) for key in ("node_names", "node_ranks")}
+    return LaunchPlan(**{**document, **tuples, "visits": visits})
 
 
 def load_case(document: dict[str, Any]) -> BenchCase:

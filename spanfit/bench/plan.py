@@ -5,17 +5,31 @@ shuffled anew in each block of each launch, so that drift spreads over all cases
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 
 from spanfit.bench.arms import plan_arms
-from spanfit.bench.campaign_file import DTYPE_ITEMSIZE, CampaignFile, CollectivesFile, JobFile
+from spanfit.bench.campaign_file import (
+    DTYPE_ITEMSIZE,
+    CampaignFile,
+    CollectivesFile,
+    Dtype,
+    JobFile,
+    OverlapFile,
+    Redop,
+    StartupFile,
+)
 from spanfit.bench.case import BenchCase, CaseKind, Concurrency, RankOrder, Visit
 from spanfit.bench.groups import NodeTree, choose_minipods, draw_groups, order_ranks
-from spanfit.collectives import HAS_BOTH_PLACES, real_size_bytes
+from spanfit.bench.tournament import plan_pairs
+from spanfit.collectives import HAS_BOTH_PLACES, REDUCES, Collective, misfit, real_size_bytes
 
 _AT_ONCE: dict[Concurrency, int | None] = {Concurrency.ALONE: 1, Concurrency.PAIR: 2, Concurrency.ALL: None}
 """How many of the groups run at the same time; None: all."""
+
+NO_REDOP = "none"
+"""The redop of what reduces nothing, as nccl-tests prints it."""
 
 
 def plan_cases(campaign: CampaignFile, tree: NodeTree) -> tuple[BenchCase, ...]:
@@ -30,6 +44,9 @@ def plan_cases(campaign: CampaignFile, tree: NodeTree) -> tuple[BenchCase, ...]:
     faults: list[str] = []
     for part in (
         _plan_collectives(campaign, tree),
+        _plan_startup(campaign, tree),
+        _plan_overlap(campaign, tree),
+        plan_pairs(campaign, tree),
         *(_plan_steps(job, tree.domains("minipod"), campaign.seed) for job in campaign.jobs),
     ):
         try:
@@ -63,7 +80,8 @@ def _plan_collectives(campaign: CampaignFile, tree: NodeTree) -> Iterator[BenchC
     if sweep is None:
         return
     nranks = sweep.nodes_per_group * campaign.launch.ranks_per_node
-    if faults := list(_empty_buffers(sweep, nranks)):
+    works = tuple(_works(sweep, nranks))
+    if faults := [*_misfits("collectives", sweep.operations, nranks), *_empty_buffers(works, nranks)]:
         raise ValueError("\n".join(faults))
     for tier, span, draw in product(sweep.tiers, sweep.spans, range(sweep.draws)):
         rng = random.Random(f"{campaign.seed}/{tier}/{span}/{draw}")
@@ -75,34 +93,123 @@ def _plan_collectives(campaign: CampaignFile, tree: NodeTree) -> Iterator[BenchC
             if len(chosen) == 1 and concurrency is not Concurrency.ALONE:
                 continue
             ordered = tuple(order_ranks(group, tree.domains(tier), rank_order) for group in chosen)
-            for operation, size_bytes in product(sweep.operations, sweep.sizes):
-                for in_place in sweep.in_place if operation in HAS_BOTH_PLACES else (False,):
-                    yield BenchCase(
-                        kind=CaseKind.COLLECTIVE,
-                        operation=operation,
-                        size_bytes=real_size_bytes(operation, nranks, size_bytes, DTYPE_ITEMSIZE[sweep.dtype]),
-                        dtype=sweep.dtype,
-                        redop=sweep.redop,
-                        in_place=in_place,
-                        groups=ordered,
-                        tier=tier,
-                        span=span,
-                        rank_order=rank_order,
-                        concurrency=concurrency,
-                        draw=draw,
-                        arm="",
-                        warmup=sweep.warmup,
-                        repetitions=sweep.repetitions,
-                    )
+            for work in works:
+                yield BenchCase(
+                    kind=CaseKind.COLLECTIVE,
+                    operation=work.operation,
+                    size_bytes=work.real_size_bytes(nranks),
+                    dtype=work.dtype,
+                    redop=work.redop,
+                    in_place=work.in_place,
+                    groups=ordered,
+                    tier=tier,
+                    span=span,
+                    rank_order=rank_order,
+                    concurrency=concurrency,
+                    draw=draw,
+                    arm="",
+                    warmup=sweep.warmup,
+                    repetitions=sweep.repetitions,
+                    skew=sweep.skew if work.operation is Collective.ALL_TO_ALL_V else 1.0,
+                    graph=sweep.graph,
+                )
 
 
-def _empty_buffers(sweep: CollectivesFile, nranks: int) -> Iterator[str]:
-    for operation, size_bytes in product(sweep.operations, sweep.sizes):
-        if not real_size_bytes(operation, nranks, size_bytes, DTYPE_ITEMSIZE[sweep.dtype]):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """What a group does in a case, wherever its nodes are."""
+
+    operation: Collective
+    size_bytes: int
+    dtype: Dtype
+    redop: str = NO_REDOP
+    in_place: bool = False
+
+    def real_size_bytes(self, nranks: int) -> int:
+        return real_size_bytes(self.operation, nranks, self.size_bytes, DTYPE_ITEMSIZE[self.dtype])
+
+
+def _works(sweep: CollectivesFile, nranks: int) -> Iterator[_Work]:
+    for operation in sweep.operations:
+        if operation is Collective.BARRIER:
+            yield _Work(operation=operation, size_bytes=0, dtype=sweep.dtypes[0])
+            continue
+        redops: tuple[str, ...] = sweep.redops if operation in REDUCES else (NO_REDOP,)
+        places = sweep.in_place if operation in HAS_BOTH_PLACES else (False,)
+        for size_bytes, dtype, redop, in_place in product(sweep.sizes, sweep.dtypes, redops, places):
+            yield _Work(operation=operation, size_bytes=size_bytes, dtype=dtype, redop=redop, in_place=in_place)
+
+
+def _misfits(table: str, operations: Iterable[Collective], nranks: int) -> Iterator[str]:
+    for operation in operations:
+        if expected := misfit(operation, nranks):
+            yield f"{table}: {operation} cannot run on groups of {nranks} ranks; expected {expected}"
+
+
+def _empty_buffers(works: Iterable[_Work], nranks: int) -> Iterator[str]:
+    sizes = dict.fromkeys((work.operation, work.size_bytes, work.dtype) for work in works)
+    for operation, size_bytes, dtype in sizes:
+        work = _Work(operation=operation, size_bytes=size_bytes, dtype=dtype)
+        if operation is not Collective.BARRIER and not work.real_size_bytes(nranks):
             yield (
-                f"collectives.sizes: {size_bytes} B leave nothing to send for {operation} of {sweep.dtype} over "
+                f"collectives.sizes: {size_bytes} B leave nothing to send for {operation} of {dtype} over "
                 f"{nranks} ranks; expected an element, or 16 bytes a rank where ranks share the buffer"
             )
+
+
+def _plan_startup(campaign: CampaignFile, tree: NodeTree) -> Iterator[BenchCase]:
+    table = campaign.startup
+    for nnodes in table.nodes_per_group if table is not None else ():
+        assert table is not None
+        yield _first_nodes(campaign, tree, table, nnodes, CaseKind.STARTUP)
+
+
+def _plan_overlap(campaign: CampaignFile, tree: NodeTree) -> Iterator[BenchCase]:
+    table = campaign.overlap
+    for cta in table.ctas if table is not None else ():
+        assert table is not None
+        case = _first_nodes(campaign, tree, table, table.nodes_per_group, CaseKind.OVERLAP)
+        yield replace(
+            case,
+            arm=f"cta-{cta}" if cta else "",
+            warmup=table.warmup,
+            cta=cta,
+            matrix=table.matrix,
+            products=table.products,
+        )
+
+
+def _first_nodes(
+    campaign: CampaignFile, tree: NodeTree, table: StartupFile | OverlapFile, nnodes: int, kind: CaseKind
+) -> BenchCase:
+    """Return a case of the first ``nnodes`` nodes of the world; ValueError where it has fewer."""
+    nranks = nnodes * campaign.launch.ranks_per_node
+    work = _Work(operation=table.operation, size_bytes=table.size, dtype=table.dtype)
+    faults = list(_misfits(kind, (table.operation,), nranks))
+    if nnodes > len(tree.fabric):
+        faults.append(f"{kind}.nodes_per_group: found {nnodes}, expected at most the world's {len(tree.fabric)} nodes")
+    if table.operation is not Collective.BARRIER and not work.real_size_bytes(nranks):
+        faults.append(f"{kind}.size: {table.size} B leave nothing to send over {nranks} ranks; expected more")
+    if faults:
+        raise ValueError("\n".join(faults))
+    group = tuple(range(nnodes))
+    return BenchCase(
+        kind=kind,
+        operation=work.operation,
+        size_bytes=work.real_size_bytes(nranks),
+        dtype=work.dtype,
+        redop=Redop.SUM if work.operation in REDUCES else NO_REDOP,
+        in_place=False,
+        groups=(group,),
+        tier="minipod",
+        span=sum(bool(set(group) & set(domain)) for domain in tree.domains("minipod")),
+        rank_order=RankOrder.SORTED,
+        concurrency=Concurrency.ALONE,
+        draw=0,
+        arm="",
+        warmup=1,
+        repetitions=table.repetitions,
+    )
 
 
 def _plan_steps(job: JobFile, minipods: Sequence[Sequence[int]], seed: int) -> Iterator[BenchCase]:

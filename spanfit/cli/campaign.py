@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import click
 
 from spanfit.cli.output import json_option, print_json, print_table, talk
-from spanfit.units import format_size, format_time
+from spanfit.units import format_percent, format_size, format_time
 
 if TYPE_CHECKING:
     from spanfit.bench.case import BenchCase
     from spanfit.profiler.campaign import Campaign, Progress
+    from spanfit.profiler.stopping import CaseState
 
 _FILE = click.argument("campaign_file", metavar="CAMPAIGN.toml", type=click.Path(path_type=Path))
 store_option = click.option(
@@ -48,14 +49,25 @@ def plan(campaign_file: Path, store: Path, as_json: bool) -> None:
         return
     per_launch = len(planned.cases) * planned.file.blocks
     nnodes = len(planned.node_names)
-    talk(f"run {planned.run_id}: {planned.file.launches} launches of {per_launch} cases on {nnodes} nodes")
+    talk(f"run {planned.run_id}: {_launches(planned)} of {per_launch} cases on {nnodes} nodes")
     print_table(
         "Groups", ["span", "order", "concurrency", "draw", "nodes of each group", "measured"], _collective_rows(planned)
     )
+    if planned.file.pairs is not None:
+        columns = ["under one", "concurrency", ">cases", ">pairs", ">partners of a node", "error at 10% spread"]
+        print_table(f"Pairs: {planned.file.pairs.operation}", columns, _pair_rows(planned))
     for job in planned.file.jobs:
         cells = [f"row {row}" for row in range(job.dp)]
         title = f"Arms of {job.name}: minipod of each node; a row is a PP group, a column a DP group"
         print_table(title, ["arm", *cells], _arm_rows(planned, job.name, job.pp))
+
+
+def _launches(planned: "Campaign") -> str:
+    """Return how many launches a campaign makes and what ends it, in words."""
+    rule, limit_s = planned.agenda.rule, planned.file.time_limit
+    count = str(rule.least) if rule.precision is None else f"{rule.least} to {rule.most}"
+    asked = "" if rule.precision is None else f" (until times are known within ± {format_percent(rule.precision)})"
+    return f"{count} launches{asked}" + (f", {format_time(limit_s)} at most," if limit_s else "")
 
 
 def _collective_rows(planned: "Campaign") -> Iterator[list[str]]:
@@ -69,6 +81,20 @@ def _collective_rows(planned: "Campaign") -> Iterator[list[str]]:
         operations = ", ".join(dict.fromkeys(case.operation for case in cases))
         sizes = ", ".join(dict.fromkeys(format_size(case.size_bytes) for case in cases))
         yield [*key, f"{operations} at {sizes}"]
+
+
+def _pair_rows(planned: "Campaign") -> Iterator[list[str]]:
+    from spanfit.bench.tournament import standard_error
+
+    shapes: dict[tuple[str, str], list[BenchCase]] = {}
+    for case in planned.cases:
+        if case.kind == "pairs":
+            shapes.setdefault((case.tier, str(case.concurrency)), []).append(case)
+    for key, cases in shapes.items():
+        pairs = {frozenset(pair) for case in cases for pair in case.groups}
+        npartners = 2 * len(pairs) / len({node for pair in pairs for node in pair})
+        error = format_percent(standard_error(0.1, npartners))
+        yield [*key, str(len(cases)), str(len(pairs)), f"{npartners:.3g}", error]
 
 
 def _arm_rows(planned: "Campaign", job: str, ncolumns: int) -> Iterator[list[str]]:
@@ -109,6 +135,11 @@ def run_campaign(planned: "Campaign") -> str:
         talk(f"interrupted; finished cases are kept in {planned.folder}, run the same command to go on")
         raise
     talk(f"wrote {path}")
+    if (asked := planned.file.precision) is not None:
+        wide = sum(not _is_known(state, asked) for state in planned.states())
+        if wide:
+            count = f"{wide} of {len(planned.cases)} cases"
+            talk(f"{count} are not known within ± {format_percent(asked)}; see spanfit campaign status {planned.path}")
     return planned.run_id
 
 
@@ -127,7 +158,7 @@ def following() -> "Iterator[Callable[[Progress], None]]":
         task = bars.add_task("starting", launch="")
 
         def follow(progress: "Progress") -> None:
-            launch = f"{progress.launch + 1}/{progress.launches}"
+            launch = f"{progress.launch + 1}/{progress.launches}, {progress.open_cases} open"
             bars.update(
                 task,
                 completed=progress.done,
@@ -155,10 +186,15 @@ class _LineProgress:
         self.launch = progress.launch
         measured = progress.done - self.first
         pace_s = (time.monotonic() - self.started_s) / measured if measured else None
-        left = f", about {format_time(pace_s * (progress.total - progress.done))} left" if pace_s else ""
-        talk(
-            f"launch {progress.launch + 1} of {progress.launches}: {progress.done} of {progress.total} cases done{left}"
-        )
+        place = f"launch {progress.launch + 1} of {progress.launches}, {progress.open_cases} cases"
+        talk(f"{place}: {progress.done} of {progress.total} done{_left(progress, pace_s)}")
+
+
+def _left(progress: "Progress", pace_s: float | None) -> str:
+    """Return the time left in words, "" where nothing is known: that of the cases left or of the limit, if shorter."""
+    ends_s = [pace_s * (progress.total - progress.done)] if pace_s else []
+    ends_s += [] if progress.left_s is None else [progress.left_s]
+    return f", about {format_time(min(ends_s))} left" if ends_s else ""
 
 
 @campaign.command(epilog="Example: spanfit campaign status examples/demo/campaign.toml")
@@ -166,21 +202,63 @@ class _LineProgress:
 @store_option
 @json_option
 def status(campaign_file: Path, store: Path, as_json: bool) -> None:
-    """Show how far a campaign is: finished, failed and missing cases of each launch."""
+    """Show how far a campaign is: cases of each launch, and which are still too uncertain."""
     from spanfit.profiler.campaign import Campaign
 
     planned = Campaign(campaign_file, store)
-    per_launch = len(planned.visits[0])
-    rows = []
-    for launch, shard in enumerate(planned.shards()):
-        failed = sum(line["status"] != "ok" for line in shard.cases)
-        done = per_launch if planned.is_finished else per_launch - len(planned.missing(launch))
-        rows.append({"launch": launch, "done": done, "missing": per_launch - done, "failed": failed})
+    launches = _finished_launches(planned) if planned.is_finished else _unfinished_launches(planned)
+    cases = [state for state in planned.states() if state.nlaunches]
     if as_json:
-        print_json({"run_id": planned.run_id, "is_finished": planned.is_finished, "launches": rows})
+        document = {"run_id": planned.run_id, "is_finished": planned.is_finished, "launches": launches}
+        print_json(document | {"cases": [_plain_state(state) for state in cases]})
         return
     state = "finished" if planned.is_finished else "unfinished"
     keys = ["launch", "done", "missing", "failed"]
-    print_table(
-        f"Run {planned.run_id}: {state}", [f">{key}" for key in keys], [[str(row[key]) for key in keys] for row in rows]
-    )
+    rows = [[str(row[key]) for key in keys] for row in launches]
+    print_table(f"Run {planned.run_id}: {state}", [f">{key}" for key in keys], rows)
+    if planned.file.precision is not None and cases:
+        title = f"Cases; the time of each is wanted within ± {format_percent(planned.file.precision)}"
+        states = [_state_row(case, planned.file.precision) for case in cases]
+        print_table(title, ("case", ">launches", ">within", "state"), states)
+
+
+def _finished_launches(planned: "Campaign") -> list[dict[str, int]]:
+    """Return how each launch of a finished run ended, as the store has it."""
+    _, frame = planned.store.read(planned.run_id)
+    rows = []
+    for launch, own in frame.groupby("launch"):
+        visits = own.groupby(["case_id", "comm_id"])["status"].first()
+        failed = int((visits != "ok").sum())
+        done = int((visits == "ok").sum())
+        rows.append({"launch": int(str(launch)), "done": done, "missing": 0, "failed": failed})
+    return rows
+
+
+def _unfinished_launches(planned: "Campaign") -> list[dict[str, int]]:
+    """Return how far each launch is that is decided by now."""
+    rows = []
+    for launch, (visits, shard) in enumerate(zip(planned.visits, planned.shards(), strict=True)):
+        missing = len(planned.missing(launch))
+        failed = sum(line["status"] != "ok" for line in shard.cases)
+        rows.append({"launch": launch, "done": len(visits) - missing, "missing": missing, "failed": failed})
+    return rows
+
+
+def _plain_state(state: "CaseState") -> dict[str, object]:
+    return {
+        "case_id": state.case.case_id,
+        "case": state.case.label(),
+        "launches": state.nlaunches,
+        "half_width": state.half_width,
+        "is_open": state.is_open,
+    }
+
+
+def _state_row(state: "CaseState", asked: float) -> tuple[str, str, str, str]:
+    within = "unknown" if state.half_width is None else f"± {format_percent(state.half_width)}"
+    closed = "done" if _is_known(state, asked) else "ended wider than asked"
+    return state.case.label(), str(state.nlaunches), within, "open" if state.is_open else closed
+
+
+def _is_known(state: "CaseState", asked: float) -> bool:
+    return state.half_width is not None and state.half_width <= asked

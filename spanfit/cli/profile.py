@@ -1,7 +1,8 @@
-"""``spanfit profile``: turn measurements into curves and gains."""
+"""``spanfit profile``: turn measurements into curves, gains and the rates of links."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
@@ -16,26 +17,34 @@ from spanfit.results.schema import format_estimate
 
 if TYPE_CHECKING:
     from spanfit.profiler.curves import SpanCurvePoint
+    from spanfit.profiler.curves_file import Curve
     from spanfit.profiler.gains import JobGains
-    from spanfit.results.schema import RunInfo
+    from spanfit.profiler.pair_scan import ClassRate, LinkRate, TierRate
+    from spanfit.results.schema import Estimate, RunInfo
 
 CURVES_VERSION = 1
 GAINS_VERSION = 1
+PAIRS_VERSION = 1
+
+_TIER_COLUMNS = ("pairs under one", "pairs at once", "rate", "spread", ">pairs", ">partners", "standard error")
+DIAGNOSIS_VERSION = 1
 
 
 @click.group(epilog="Example: spanfit profile curves latest --store runs")
 def profile() -> None:
-    """Turn measurements into curves and gains."""
+    """Turn measurements into curves, gains and the rates of links."""
 
 
-@profile.command("curves", epilog="Example: spanfit profile curves latest --store runs")
+@profile.command("curves", epilog="Example: spanfit profile curves latest --store runs -o curves.json")
 @run_argument
 @store_option
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="Write the curves and their fits to this file.")
 @json_option
-def curves(run: str, store: Path, as_json: bool) -> None:
-    """Show time and bandwidth of every collective by size and span, and the loss against span 1."""
+def curves(run: str, store: Path, out: Path | None, as_json: bool) -> None:
+    """Show time and bandwidth of every collective by size and span, the losses, and where bandwidth saturates."""
+    from spanfit import files
     from spanfit.errors import FitError
-    from spanfit.profiler.curves import fit_curves
+    from spanfit.profiler.curves import curves_document, fit_curves, join_curves
     from spanfit.results.store import Store
 
     info, frame = Store(store).read(Store(store).resolve(run))
@@ -44,6 +53,10 @@ def curves(run: str, store: Path, as_json: bool) -> None:
         raise FitError(
             f"run {info.run_id}: found no collectives, expected at least one; add collectives to the campaign"
         )
+    joined = join_curves(frame, points)
+    if out is not None:
+        files.write_json(out, curves_document(info, joined))
+        talk(f"wrote {out}")
     if as_json:
         print_json(
             {
@@ -58,6 +71,8 @@ def curves(run: str, store: Path, as_json: bool) -> None:
     for title, group in groupby(points, key=_curve_title):
         columns = (">size", ">span", "order", "time", "busbw", "against span 1", ">units", ">failed rows")
         print_table(title, columns, [_curve_row(point) for point in group])
+    _print_interference(points)
+    _print_fits(joined)
 
 
 def _preface(info: RunInfo) -> str:
@@ -74,8 +89,9 @@ def _curve_title(point: SpanCurvePoint) -> str:
 
 def _curve_row(point: SpanCurvePoint) -> tuple[str, ...]:
     time, rate = "every row failed", ""
-    if point.time_s and point.busbw_bytes_per_s:
+    if point.time_s:
         time = format_estimate(point.time_s, units.format_time)
+    if point.busbw_bytes_per_s:
         rate = format_estimate(point.busbw_bytes_per_s, units.format_bandwidth)
     nothing = "is the reference" if point.span == 1 and point.rank_order == "sorted" else "no launch holds both"
     return (
@@ -87,6 +103,45 @@ def _curve_row(point: SpanCurvePoint) -> tuple[str, ...]:
         point.loss.sentence if point.loss else nothing,
         _marked(point.nunits, point.is_provisional),
         str(point.nfailed),
+    )
+
+
+def _print_interference(points: Iterable[SpanCurvePoint]) -> None:
+    columns = ("operation", ">size", ">span", "order", "groups at once", "the same groups against alone")
+    if rows := [_interference_row(point) for point in points if point.interference]:
+        print_table("Interference: what groups lose by those that run beside them", columns, rows)
+
+
+def _print_fits(curves: Iterable[Curve]) -> None:
+    columns = ("operation", "groups", ">span", "order", "latency", "lasting busbw", "knee", ">units")
+    if rows := [_fit_row(curve) for curve in curves if curve.fit]:
+        print_table("Fits: time = alpha + beta size", columns, rows)
+
+
+def _interference_row(point: SpanCurvePoint) -> tuple[str, ...]:
+    return (
+        point.operation,
+        units.format_size(point.size_bytes),
+        f"{point.span} {point.tier}",
+        point.rank_order,
+        point.concurrency,
+        point.interference.sentence if point.interference else "",
+    )
+
+
+def _fit_row(curve: Curve) -> tuple[str, ...]:
+    fit = curve.fit
+    assert fit is not None
+    rate = fit.busbw_bytes_per_s
+    return (
+        curve.operation,
+        f"{curve.nranks} ranks, {curve.concurrency}",
+        f"{curve.span} {curve.tier}",
+        curve.rank_order,
+        format_estimate(fit.segments[0].alpha_s, units.format_time),
+        format_estimate(rate, units.format_bandwidth) if rate else "cannot tell",
+        fit.sentence,
+        _marked(fit.nunits, fit.is_provisional),
     )
 
 
@@ -145,3 +200,87 @@ def _gain_rows(job: JobGains) -> list[tuple[str, ...]]:
         )
         for gain in job.gains
     ]
+
+
+@profile.command("diagnose", epilog="Example: spanfit profile diagnose latest --store runs")
+@run_argument
+@store_option
+@json_option
+def diagnose(run: str, store: Path, as_json: bool) -> None:
+    """Say which host, link, switch or group is slow, dead or stuck, and what cannot be told; exit code 1 if any is."""
+    from spanfit.errors import ExitCode
+    from spanfit.profiler.diagnose import diagnose as find
+    from spanfit.results.store import Store
+
+    info, frame = Store(store).read(Store(store).resolve(run))
+    found = find(frame, info)
+    if as_json:
+        print_json({"schema_version": DIAGNOSIS_VERSION, "run_id": info.run_id, **asdict(found)})
+    else:
+        for sentence in found.sentences():
+            click.echo(sentence)
+    if found.findings:
+        click.get_current_context().exit(ExitCode.FINDING)
+
+
+@profile.command("pairs", epilog="Example: spanfit profile pairs latest --store runs")
+@run_argument
+@store_option
+@json_option
+def pairs(run: str, store: Path, as_json: bool) -> None:
+    """Show what every host's link and every uplink can carry, slow ones first, from a scan over pairs."""
+    from spanfit.errors import FitError
+    from spanfit.profiler.pairs import fit_pairs
+    from spanfit.results.store import Store
+
+    info, frame = Store(store).read(Store(store).resolve(run))
+    scans = fit_pairs(frame, info)
+    if not scans:
+        raise FitError(f"run {info.run_id}: found no pairs, expected some; add a [pairs] table to the campaign")
+    if as_json:
+        print_json(
+            {
+                "schema_version": PAIRS_VERSION,
+                "run_id": info.run_id,
+                "transport": info.transport,
+                "scans": [asdict(scan) for scan in scans],
+            }
+        )
+        return
+    talk(_preface(info))
+    talk("a host counts as one link, whatever NICs it has: rows do not say which rail a pair used")
+    for scan in scans:
+        title = f"{scan.operation} ({scan.dtype}) of {units.format_size(scan.size_bytes)}"
+        columns = ("link", "class", "carries in one direction", "verdict", ">units")
+        nunits = _marked(scan.nunits, scan.is_provisional)
+        print_table(f"{title}: links, slow ones first", columns, [(*_link_row(link), nunits) for link in scan.links])
+        print_table("Classes of links", ("class", "mean", "spread", ">links", ">bounds"), map(_class_row, scan.classes))
+        print_table("Pairs by tier", _TIER_COLUMNS, map(_tier_row, scan.tiers))
+
+
+def _link_row(link: LinkRate) -> tuple[str, ...]:
+    rate = link.rate_bytes_per_s
+    plain = units.format_bandwidth(rate.value) if rate.ci_low is None and link.is_bound else _bandwidth(rate)
+    text = f"at least {plain}" if link.is_bound else plain
+    return link.name, link.link_class, text, link.sentence
+
+
+def _class_row(kind: ClassRate) -> tuple[str, ...]:
+    rate = _bandwidth(kind.rate_bytes_per_s) if kind.rate_bytes_per_s else "cannot tell"
+    return kind.link_class, rate, units.format_percent(kind.spread), str(kind.nlinks), str(kind.nbounds)
+
+
+def _tier_row(tier: TierRate) -> tuple[str, ...]:
+    return (
+        tier.tier or "no switch",
+        tier.concurrency,
+        _bandwidth(tier.rate_bytes_per_s),
+        units.format_percent(tier.spread),
+        str(tier.npairs),
+        f"{tier.npartners:.3g}",
+        units.format_percent(tier.standard_error),
+    )
+
+
+def _bandwidth(estimate: Estimate) -> str:
+    return format_estimate(estimate, units.format_bandwidth)

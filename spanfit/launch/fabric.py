@@ -204,6 +204,13 @@ def render_loss(device: str, shape: LinkShape) -> Iterator[str]:
         yield f"table {table} {{ chain drops {{ {chain} numgen random mod 100000 < {shape.loss * 1e5:.0f} drop; }}; }}"
 
 
+def render_no_loss(device: str) -> Iterator[str]:
+    """Yield the ``nft -f`` lines that end the loss of what one end of a cable receives."""
+    table = f"netdev loss_{device.replace('.', '_')}"
+    yield f"add table {table}"
+    yield f"delete table {table}"
+
+
 def render_hosts_file(fabric: Fabric) -> str:
     """Return the ``/etc/hosts`` that every emulated host sees."""
     return "127.0.0.1 localhost\n" + "".join(f"{host.address} {host.name}\n" for host in hosts(fabric))

@@ -82,9 +82,10 @@ class Holder:
         for link in links:
             shape = shapes[link.name]
             rates += fabrics.render_shape(link.link_class, link.down_device, shape)
-            losses += fabrics.render_loss(link.down_device, shape)
+            lost = fabrics.render_no_loss if self.shapes[link.name].loss and not shape.loss else None
+            losses += lost(link.down_device) if lost else fabrics.render_loss(link.down_device, shape)
             up_rates = list(fabrics.render_shape(link.link_class, link.up_device, shape))
-            up_losses = list(fabrics.render_loss(link.up_device, shape))
+            up_losses = list(lost(link.up_device) if lost else fabrics.render_loss(link.up_device, shape))
             if link.link_class is LinkClass.HOST:
                 _apply(self._inside(link.name), up_rates, up_losses)
             else:
@@ -95,10 +96,10 @@ class Holder:
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return the answer to one request of the testbed's owner."""
-        if request["op"] == "rate":
+        if request["op"] == "shape":
             links = fabrics.select_links(self.fabric, request["link"])
-            shapes = {link.name: replace(self.shapes[link.name], rate_bits_per_s=request["rate"]) for link in links}
-            self.shape(links, shapes)
+            changes = {key: request[key] for key in ("rate_bits_per_s", "loss") if key in request}
+            self.shape(links, {link.name: replace(self.shapes[link.name], **changes) for link in links})
         return {
             "pid": _outer_pid(),
             "hosts": [

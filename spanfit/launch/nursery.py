@@ -2,9 +2,10 @@
 
 ``python -m spanfit.launch.nursery MODULE`` imports MODULE (and so torch) once, then serves requests on standard input,
 a JSON line each: ``{"op": "launch", "ranks": [{"pid", "environment", "argv", "log"}, ...]}`` forks a process per rank
-that enters the namespaces of the host process ``pid`` and calls MODULE's ``main``; ``{"op": "kill"}`` ends them all.
-It answers ``{"rank": r, "exit": code}`` as each rank ends (negative: by that signal). When its standard input closes,
-or it dies, every rank ends with it.
+that enters the namespaces of the host process ``pid`` and calls MODULE's ``main``; ``{"op": "kill"}`` ends them all;
+``{"op": "inspect"}`` asks each for its stacks and answers ``{"states": {rank: state}}``, the kernel's letter for what
+its process does (T: stopped). It answers ``{"rank": r, "exit": code}`` as each rank ends (negative: by that signal).
+When its standard input closes, or it dies, every rank ends with it.
 """
 
 import ctypes
@@ -16,10 +17,13 @@ import sys
 import traceback
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 _NAMESPACES = ("net", "uts", "mnt")
+INSPECT_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
+"""Sent to a rank that hangs: write the stacks of every thread; write what the flight recorder holds."""
 
 
 def enter(pid: int) -> None:
@@ -56,6 +60,18 @@ def fork_rank(main: Callable[[], None], rank: dict[str, Any]) -> int:
         os._exit(code)
 
 
+def process_state(pidfd: int) -> str:
+    """Return the kernel's letter for the state of a process, such as R, S, D or T; "" where /proc does not say.
+
+    The process id is that of the /proc at hand, which may belong to another process space than this one's.
+    """
+    try:
+        fields = dict(line.split(":", 1) for line in Path(f"/proc/self/fdinfo/{pidfd}").read_text().splitlines())
+        return Path(f"/proc/{int(fields['Pid'])}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, KeyError):
+        return ""
+
+
 class Nursery:
     """The ranks of the launch that is running."""
 
@@ -63,21 +79,32 @@ class Nursery:
         self.main = main
         self.selector = selectors.DefaultSelector()
         self.pids: dict[int, int] = {}
+        self.pidfds: dict[int, int] = {}
 
     def launch(self, ranks: list[dict[str, Any]]) -> None:
         """Fork every rank and watch for its end."""
         for index, rank in enumerate(ranks):
             pid = fork_rank(self.main, rank)
             self.pids[index] = pid
-            self.selector.register(os.pidfd_open(pid), selectors.EVENT_READ, index)
+            self.pidfds[index] = os.pidfd_open(pid)
+            self.selector.register(self.pidfds[index], selectors.EVENT_READ, index)
 
     def kill(self) -> None:
         """End every rank that still runs."""
         for pid in self.pids.values():
             os.kill(pid, signal.SIGKILL)
 
-    def report(self, pidfd: int, index: int) -> None:
+    def inspect(self) -> None:
+        """Say what each rank's process does, and ask it for its stacks; a stopped one cannot give them."""
+        states = {str(index): process_state(pidfd) for index, pidfd in self.pidfds.items()}
+        for pid in self.pids.values():
+            for number in INSPECT_SIGNALS:
+                os.kill(pid, number)
+        print(json.dumps({"states": states}), flush=True)
+
+    def report(self, index: int) -> None:
         """Collect a rank that ended and say how."""
+        pidfd = self.pidfds.pop(index)
         self.selector.unregister(pidfd)
         os.close(pidfd)
         _, status = os.waitpid(self.pids.pop(index), 0)
@@ -90,7 +117,7 @@ class Nursery:
         while True:
             for key, _ in self.selector.select():
                 if key.data is not None:
-                    self.report(key.fd, key.data)
+                    self.report(key.data)
                     continue
                 chunk = os.read(key.fd, 1 << 20)
                 if not chunk:
@@ -103,6 +130,8 @@ class Nursery:
         """Do what one request says."""
         if request["op"] == "launch":
             self.launch(request["ranks"])
+        elif request["op"] == "inspect":
+            self.inspect()
         else:
             self.kill()
 

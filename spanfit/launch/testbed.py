@@ -107,7 +107,11 @@ class Testbed:
 
     def set_rate(self, link: str, rate_bits_per_s: float) -> None:
         """Change the rate of a class of links, or of one link, in both directions while the testbed is up."""
-        ask(self.name, {"op": "rate", "link": link, "rate": rate_bits_per_s})
+        ask(self.name, {"op": "shape", "link": link, "rate_bits_per_s": rate_bits_per_s})
+
+    def set_loss(self, link: str, loss: float) -> None:
+        """Change the share of packets that a class of links, or one link, drops in each direction."""
+        ask(self.name, {"op": "shape", "link": link, "loss": loss})
 
     def truth(self) -> dict[str, float]:
         """Return the rate of every shaped link [bits/s] under ``class/name``."""

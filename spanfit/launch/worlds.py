@@ -6,6 +6,7 @@ Two ways: :class:`ForkedWorlds` forks ranks inside a testbed's hosts, with torch
 
 import json
 import os
+import re
 import selectors
 import shlex
 import shutil
@@ -14,10 +15,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Protocol, Self
+from typing import IO, Any, Protocol, Self
 
 from spanfit.errors import ConfigError, LaunchError
 from spanfit.launch.testbed import Testbed
@@ -26,6 +27,8 @@ from spanfit.topology.model import RankMap
 _POLL_S = 0.2
 _GRACE_S = 5.0
 """After one rank fails, how long the others have to notice before they are ended."""
+_INSPECT_S = 1.0
+"""How long ranks have to write their stacks before a stuck world is ended."""
 _READY_LIMIT_S = 120.0
 
 
@@ -57,7 +60,7 @@ class WorldRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """The first process of a world that ended badly.
+    """The process of a world that says most about why it failed: one that a signal ended, else the first.
 
     Attributes
     ----------
@@ -66,17 +69,30 @@ class Failure:
     code : int
         Exit code; negative: ended by that signal.
     log : Path
+    host : str
+        The one host to blame, "" where that is not known.
+    is_stuck : bool
+        Whether the watcher, not the process, ended the world.
+    states : mapping of int to str
+        Of each rank of a stuck world the kernel's letter for its process's state, where it is known.
     """
 
     who: str
     code: int
     log: Path
+    host: str = ""
+    is_stuck: bool = False
+    states: Mapping[int, str] = field(default_factory=dict)
 
     def how(self) -> str:
         """Return how it ended, in words."""
         if self.code < 0:
             return f"was ended by signal {-self.code} ({signal.Signals(-self.code).name})"
         return f"ended with exit code {self.code}"
+
+
+Tick = Callable[[], bool | None]
+"""Called now and then while a world runs; returns True where it is stuck and must be ended."""
 
 
 class Worlds(Protocol):
@@ -86,8 +102,8 @@ class Worlds(Protocol):
         """Return what would run, as a person could type it."""
         ...
 
-    def run(self, request: WorldRequest, tick: Callable[[], None]) -> Failure | None:
-        """Run a world to its end, calling ``tick`` now and then; return its first failure, if any."""
+    def run(self, request: WorldRequest, tick: Tick) -> Failure | None:
+        """Run a world to its end, or until ``tick`` says that it is stuck; return its failure, if any."""
         ...
 
     def __enter__(self) -> Self:
@@ -139,26 +155,41 @@ class ForkedWorlds:
         self._complaints.seek(0)
         return self._complaints.read().decode(errors="replace").strip() or "no answer"
 
-    def run(self, request: WorldRequest, tick: Callable[[], None]) -> Failure | None:
+    def run(self, request: WorldRequest, tick: Tick) -> Failure | None:
         """Fork the ranks and wait for them; after a failure the others are given a moment, then ended."""
         ranks = [self._rank(request, rank) for rank in range(request.rank_map.nranks)]
         self._send({"op": "launch", "ranks": ranks})
         failure: Failure | None = None
+        is_stuck, states = False, dict[int, str]()
         left, patience = len(ranks), float("inf")
         for line in self._lines(tick):
-            if line is None:
+            if line == _STUCK:
+                if not is_stuck:
+                    self._send({"op": "inspect"})
+                    is_stuck, patience = True, min(patience, _INSPECT_S)
+            elif line is None:
                 patience -= _POLL_S
-            elif line["exit"] and failure is None:
-                host = request.rank_map.node_names[line["rank"] // request.rank_map.ngpus_per_node]
-                log = _rank_log(request, line["rank"])
-                failure, patience = Failure(who=f"rank {line['rank']} on {host}", code=line["exit"], log=log), _GRACE_S
-            left -= line is not None
+            elif "states" in line:
+                states = {int(rank): state for rank, state in line["states"].items()}
+            else:
+                left -= 1
+                ended = self._ended(request, line)
+                if ended and (failure is None or (failure.code > 0 > ended.code and patience < float("inf"))):
+                    failure, patience = ended, min(patience, _GRACE_S)
             if not left:
-                return failure
+                return failure and replace(failure, is_stuck=is_stuck, states=states)
             if patience <= 0:
                 self._send({"op": "kill"})
                 patience = float("inf")
         raise LaunchError(f"testbed {self.testbed.name} ended while ranks were running: {self._complaint()}")
+
+    def _ended(self, request: WorldRequest, line: Mapping[str, int]) -> Failure | None:
+        if not line["exit"]:
+            return None
+        host = request.rank_map.node_names[line["rank"] // request.rank_map.ngpus_per_node]
+        return Failure(
+            who=f"rank {line['rank']} on {host}", host=host, code=line["exit"], log=_rank_log(request, line["rank"])
+        )
 
     def _rank(self, request: WorldRequest, rank: int) -> dict[str, object]:
         node_rank, local_rank = divmod(rank, request.rank_map.ngpus_per_node)
@@ -188,7 +219,7 @@ class ForkedWorlds:
         except BrokenPipeError:
             raise LaunchError(f"testbed {self.testbed.name} is gone: {self._complaint()}") from None
 
-    def _lines(self, tick: Callable[[], None]) -> "_Lines":
+    def _lines(self, tick: Tick) -> "_Lines":
         assert self._nursery is not None and self._nursery.stdout is not None
         return _Lines(self._nursery.stdout, tick)
 
@@ -206,19 +237,25 @@ def _rank_log(request: WorldRequest, rank: int) -> Path:
     return request.logs / f"rank-{rank}.log"
 
 
-class _Lines:
-    """JSON lines of a pipe as they come; None each time nothing came for a while."""
+_STUCK: dict[str, Any] = {"stuck": True}
 
-    def __init__(self, pipe: IO[bytes], tick: Callable[[], None]) -> None:
+
+class _Lines:
+    """JSON lines of a pipe as they come; None each time nothing came for a while, _STUCK once the watcher says so."""
+
+    def __init__(self, pipe: IO[bytes], tick: Tick) -> None:
         self.pipe = pipe
         self.tick = tick
         self.pending = b""
+        self.is_stuck = False
 
     def __iter__(self) -> "_Lines":
         return self
 
-    def __next__(self) -> dict[str, int] | None:
-        self.tick()
+    def __next__(self) -> dict[str, Any] | None:
+        if not self.is_stuck and self.tick():
+            self.is_stuck = True
+            return _STUCK
         if b"\n" not in self.pending:
             with selectors.DefaultSelector() as selector:
                 selector.register(self.pipe, selectors.EVENT_READ)
@@ -281,7 +318,7 @@ class AgentWorlds:
         """Nothing is started before the first world."""
         return self
 
-    def run(self, request: WorldRequest, tick: Callable[[], None]) -> Failure | None:
+    def run(self, request: WorldRequest, tick: Tick) -> Failure | None:
         """Start an agent a host and wait for them; after a failure the others are given a moment, then ended."""
         names = request.rank_map.node_names
         logs = [request.logs / f"agent-{node_rank}.log" for node_rank in range(len(names))]
@@ -293,24 +330,27 @@ class AgentWorlds:
                 self._agents.append(agent)
                 selector.register(os.pidfd_open(agent.pid), selectors.EVENT_READ, node_rank)
             failure: Failure | None = None
-            patience = float("inf")
+            patience, is_stuck = float("inf"), False
             while selector.get_map():
                 ended = selector.select(_POLL_S)
-                tick()
+                if not is_stuck and tick():
+                    is_stuck = True
+                    self._stop()
                 for key, _ in ended:
                     selector.unregister(key.fd)
                     os.close(key.fd)
                     code = self._agents[key.data].wait()
-                    if code and failure is None:
-                        who = f"the torchrun agent on {names[key.data]}"
-                        failure, patience = Failure(who=who, code=code, log=logs[key.data]), _GRACE_S
+                    ended_badly = _agent_failure(names[key.data], code, logs[key.data]) if code else None
+                    if ended_badly and (failure is None or (failure.code > 0 > ended_badly.code and patience > 0)):
+                        failure, patience = ended_badly, min(patience, _GRACE_S)
                 patience -= 0 if ended else _POLL_S
                 if patience <= 0:
                     self._stop()
         self._agents.clear()
-        return failure
+        return failure and replace(failure, is_stuck=is_stuck)
 
     def _stop(self) -> None:
+        """End every agent, and with it its ranks."""
         for agent in self._agents:
             if agent.poll() is None:
                 agent.kill()
@@ -322,6 +362,14 @@ class AgentWorlds:
         self._stop()
         for agent in self._agents:
             agent.wait()
+
+
+def _agent_failure(host: str, code: int, log: Path) -> Failure:
+    """Return how an agent ended; where it says that a signal ended its rank, that is the failure."""
+    signals = re.findall(r"exitcode\s*: (-\d+)", log.read_text(encoding="utf-8", errors="replace"))
+    if signals:
+        return Failure(who=f"a rank on {host}", host=host, code=int(signals[0]), log=log)
+    return Failure(who=f"the torchrun agent on {host}", host=host, code=code, log=log)
 
 
 def _command(request: WorldRequest) -> str:

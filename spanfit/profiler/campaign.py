@@ -13,37 +13,49 @@ import platform
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from spanfit import __version__, files
-from spanfit.bench.campaign_file import CampaignFile, Launcher
+from spanfit.bench.campaign_file import Backend, CampaignFile, Launcher
 from spanfit.bench.case import BenchCase, LaunchPlan, Visit, dump_launch
 from spanfit.bench.groups import NodeTree
-from spanfit.bench.plan import plan_cases, plan_visits
-from spanfit.errors import ConfigError, StoreError
+from spanfit.bench.heartbeat import read_heartbeats
+from spanfit.bench.plan import plan_cases
+from spanfit.errors import ConfigError, StoreError, TimedOutError
 from spanfit.launch import testbed
 from spanfit.launch.fabric import Fabric
 from spanfit.launch.fabric import cluster as fabric_cluster
+from spanfit.launch.mpi import MpirunWorlds
+from spanfit.launch.slurm import SrunWorlds
 from spanfit.launch.testbed import Testbed
 from spanfit.launch.worlds import AgentWorlds, ForkedWorlds, WorldRequest, Worlds, ssh_argv
-from spanfit.profiler.failures import blame
+from spanfit.profiler.agenda import Agenda
+from spanfit.profiler.clock import RunClock
+from spanfit.profiler.failures import Incident, blame, failed_line, note_impossible
+from spanfit.profiler.stopping import CaseState, History, case_states, frame_units
+from spanfit.profiler.watchdog import LIMIT_MARGIN_S, Watchdog
 from spanfit.results import schema
-from spanfit.results.schema import RunInfo
-from spanfit.results.shards import Shard, measurements, read_shard
+from spanfit.results.schema import RunInfo, Status
+from spanfit.results.shards import Shard, append_failure, measurements, read_shard
 from spanfit.results.store import Store
 from spanfit.topology.hostlist import expand_hostlist
 from spanfit.topology.model import Cluster, NodeState, RankMap
 from spanfit.topology.readers.cluster_file import read_cluster
 
 _WORKER = "spanfit.bench.worker"
+_MPI_WORKER = "spanfit.bench.mpi_worker"
 _PORTS = 100
-_ENVIRONMENT_NAME = re.compile(r"(NCCL|GLOO|TORCH|OMP|UCX|FI|CUDA|TP)_[A-Z0-9_]+")
+_CLOCK = "clock.json"
+_EXCLUDED = "excluded.json"
+_LOOK_S = 1.0
+_ENVIRONMENT_NAME = re.compile(r"(NCCL|GLOO|TORCH|OMP|UCX|FI|CUDA|TP|MPIR_CVAR)_[A-Z0-9_]+|OMPI_MCA_[a-z0-9_]+")
 _TESTBED_ENVIRONMENT = {"GLOO_SOCKET_IFNAME": "eth0", "TP_SOCKET_IFNAME": "eth0"}
 
 
@@ -54,11 +66,15 @@ class Progress:
     Attributes
     ----------
     launch, launches : int
-        The launch that runs, counted from 0, of how many.
+        The launch that runs, counted from 0, of how many at most.
     done, total : int
-        Cases finished over all launches, of how many.
+        Cases finished over all launches, of how many; where the campaign stops by itself, of about how many.
     case : str
         The case in hand, in words.
+    open_cases : int
+        Cases that this launch measures.
+    left_s : float or None
+        Seconds until the campaign's time limit, None where it has none.
     """
 
     launch: int
@@ -66,6 +82,12 @@ class Progress:
     done: int
     total: int
     case: str
+    open_cases: int
+    left_s: float | None = None
+
+
+Way = tuple[Worlds, str, dict[str, float]]
+"""How worlds are started, what their traffic goes over, and the known rates [bits/s] of that."""
 
 
 class Campaign:
@@ -122,7 +144,7 @@ class Campaign:
             for name in self.file.launch.environment
             if not _ENVIRONMENT_NAME.fullmatch(name)
         ]
-        if self.fabric is not None and self.file.launch.launcher is not Launcher.SSH:
+        if self.fabric is not None and self.file.launch.launcher.on_testbed:
             known = {node.name for node in fabric_cluster(self.fabric).nodes}
             missing = [name for name in self.node_names if name not in known]
             if missing:
@@ -154,9 +176,19 @@ class Campaign:
         return (self.folder.parent / f"{self.run_id}.parquet").exists()
 
     @cached_property
+    def clock(self) -> RunClock:
+        """The seconds that the run has taken."""
+        return RunClock(self.folder / _CLOCK, self.file.time_limit)
+
+    @cached_property
+    def agenda(self) -> Agenda:
+        """What each launch measures."""
+        return Agenda(self.file, self.cases, self.shard_path, self.clock)
+
+    @property
     def visits(self) -> tuple[tuple[Visit, ...], ...]:
-        """The cases of each launch in its order."""
-        return tuple(plan_visits(self.file, self.cases, launch) for launch in range(self.file.launches))
+        """The cases of each launch in its order, of all launches that are decided by now."""
+        return self.agenda.visits
 
     def shard_path(self, launch: int) -> Path:
         """Return the file of a launch's lines."""
@@ -164,39 +196,72 @@ class Campaign:
 
     def missing(self, launch: int) -> tuple[Visit, ...]:
         """Return the visits of a launch that are not finished, in its order."""
-        finished = read_shard(self.shard_path(launch)).finished()
-        return tuple(visit for visit in self.visits[launch] if (visit.block, visit.case.case_id) not in finished)
+        return self.agenda.missing(launch)
+
+    def states(self) -> tuple[CaseState, ...]:
+        """Return how far each case is by now, or how well a finished run knows it."""
+        if not self.is_finished:
+            return self.agenda.states()
+        history = History(launches=frame_units(self.store.read(self.run_id)[1]))
+        return tuple(replace(state, is_open=False) for state in case_states(self.agenda.rule, self.cases, history))
+
+    @property
+    def excluded(self) -> dict[str, str]:
+        """Why each host that the rest of the run does without was excluded, by host."""
+        note = self.folder / _EXCLUDED
+        return dict(json.loads(files.read_text(note))) if note.exists() else {}
+
+    def _seats(self) -> tuple[int, ...]:
+        """Return the node ranks that are not excluded."""
+        excluded = self.excluded
+        return tuple(rank for rank, name in enumerate(self.node_names) if name not in excluded)
 
     def request(self, launch: int, attempt: int) -> WorldRequest:
         """Return the world that a launch starts."""
         environment = {"OMP_NUM_THREADS": "1", **self.file.launch.environment}
-        if self.file.launch.launcher is not Launcher.SSH:
+        if self.file.launch.launcher.on_testbed:
             environment = _TESTBED_ENVIRONMENT | environment
         stem = f"launch-{launch:03d}.{attempt}"
+        if self.file.backend == "nccl":
+            prefix = str((self.folder / f"{stem}.beats" / "nccl-").absolute())
+            environment = {"TORCH_NCCL_DUMP_ON_TIMEOUT": "1", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": prefix} | environment
+        names = tuple(self.node_names[rank] for rank in self._seats())
         return WorldRequest(
-            rank_map=RankMap(node_names=self.node_names, ngpus_per_node=self.file.launch.ranks_per_node),
-            module=_WORKER,
+            rank_map=RankMap(node_names=names, ngpus_per_node=self.file.launch.ranks_per_node),
+            module=_MPI_WORKER if self.file.backend is Backend.MPI else _WORKER,
             argv=(str((self.folder / f"{stem}.plan.json").absolute()),),
             environment=environment,
             port=self.file.launch.port + launch % _PORTS,
             logs=(self.folder / f"{stem}.logs").absolute(),
         )
 
-    def run(self, follow: Callable[[Progress], None]) -> Path:
+    def run(self, follow: Callable[[Progress], None], way: Way | None = None) -> Path:
         """Measure what is missing and return the run's file in the store.
+
+        Parameters
+        ----------
+        follow : callable
+            Told how far the campaign is.
+        way : Way or None
+            How worlds are started, where that is open already; None opens what the campaign names for the time it runs.
 
         Raises
         ------
         StoreError
             If the same campaign is running already.
         LaunchError, TimedOutError
-            If a rank dies or hangs; what is finished is kept, and the case in hand is a row that says so.
+            If a rank dies or hangs; what is finished is kept, and the case in hand is a row that says so. Where
+            ``launch.exclude_sick`` is set and the host to blame is known, the run goes on without it instead.
         """
-        with self._locked(), open_worlds(self.file.launch.launcher, self.fabric) as (worlds, transport, truth):
+        opened = nullcontext(way) if way else open_worlds(self.file.launch.launcher, self.fabric)
+        with self._locked(), opened as (worlds, transport, truth):
             self._note_start(transport, truth)
-            for launch in range(self.file.launches):
+            self.clock.start()
+            launch = 0
+            while launch < len(self.visits) and not self.clock.is_over:
                 if visits := self.missing(launch):
                     self._run_launch(worlds, launch, visits, follow)
+                launch += 1
             return self._finish()
 
     @contextmanager
@@ -218,48 +283,113 @@ class Campaign:
     def _run_launch(
         self, worlds: Worlds, launch: int, visits: Sequence[Visit], follow: Callable[[Progress], None]
     ) -> None:
-        shard = self.shard_path(launch)
-        attempt = len(read_shard(shard).worlds)
-        request = self.request(launch, attempt)
-        plan = LaunchPlan(
+        while possible := self._possible(launch, visits):
+            incident = self._run_world(worlds, launch, possible, follow)
+            if incident is None:
+                return
+            if not self._exclude(launch, incident):
+                raise incident.error
+
+    def _plan(self, launch: int, attempt: int, visits: Sequence[Visit]) -> LaunchPlan:
+        seats = self._seats()
+        return LaunchPlan(
             run_id=self.run_id,
             launch=launch,
             attempt=attempt,
             backend=self.file.backend,
-            node_names=self.node_names,
+            node_names=tuple(self.node_names[rank] for rank in seats),
             ngpus_per_node=self.file.launch.ranks_per_node,
-            timeout_s=self.file.launch.timeout,
-            shard=str(shard.absolute()),
+            timeout_s=self.file.launch.timeout + LIMIT_MARGIN_S,
+            shard=str(self.shard_path(launch).absolute()),
             visits=tuple(visits),
+            heartbeats=str((self.folder / f"launch-{launch:03d}.{attempt}.beats").absolute()),
+            node_ranks=seats if len(seats) < len(self.node_names) else (),
         )
-        request.logs.mkdir(parents=True, exist_ok=True)
-        files.write_text(Path(request.argv[0]), dump_launch(plan))
-        done = sum(len(self.visits[other]) - len(self.missing(other)) for other in range(self.file.launches))
-        tail = _Tail(shard)
 
-        def tick() -> None:
+    def _possible(self, launch: int, visits: Sequence[Visit]) -> tuple[Visit, ...]:
+        """Return the visits that are left and need no excluded host; the others that are left become rows."""
+        excluded = {self.node_names.index(host): why for host, why in self.excluded.items()}
+        missing = set(self.missing(launch))
+        left = [visit for visit in visits if visit in missing]
+        needs = {visit for visit in left if excluded.keys() & {node for group in visit.case.groups for node in group}}
+        shard = self.shard_path(launch)
+        plan = self._plan(launch, len(read_shard(shard).worlds), left)
+        note_impossible(plan, shard, [visit for visit in left if visit in needs], excluded)
+        return tuple(visit for visit in left if visit not in needs)
+
+    def _exclude(self, launch: int, incident: Incident) -> bool:
+        """Do without the hosts to blame from now on; return False where that is not wanted or not possible."""
+        excluded = self.excluded
+        why = f"was excluded after launch {launch}: {incident.reason}"
+        fresh = {host: f"host {host} {why}" for host in incident.sick if host not in excluded}
+        left = len(self.node_names) - len(excluded) - len(fresh)
+        if not self.file.launch.exclude_sick or not fresh or left < max(2, len(self.node_names) / 2):
+            return False
+        files.write_json(self.folder / _EXCLUDED, excluded | fresh)
+        return True
+
+    def _run_world(
+        self, worlds: Worlds, launch: int, visits: Sequence[Visit], follow: Callable[[Progress], None]
+    ) -> Incident | None:
+        shard = self.shard_path(launch)
+        attempt = len(read_shard(shard).worlds)
+        request, plan = self.request(launch, attempt), self._plan(launch, attempt, visits)
+        request.logs.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(plan.heartbeats, ignore_errors=True)
+        files.write_text(Path(request.argv[0]), dump_launch(plan))
+        self.clock.begin(launch)
+        done = sum(map(len, self.visits[: launch + 1])) - len(self.missing(launch))
+        total, open_cases = self.agenda.expected_visits(launch), len({visit.case for visit in self.visits[launch]})
+        tail = _Tail(shard)
+        watch = _Watch(Path(plan.heartbeats), self.file.launch.timeout)
+
+        def tick() -> bool:
             count = tail.count_cases()
             case = visits[min(count, len(visits) - 1)].case.label()
-            total = self.file.launches * len(self.visits[0])
-            progress = Progress(launch=launch, launches=self.file.launches, done=done + count, total=total, case=case)
+            self.clock.tick()
+            progress = Progress(
+                launch=launch,
+                launches=self.agenda.rule.most,
+                done=done + count,
+                total=total,
+                case=case,
+                open_cases=open_cases,
+                left_s=self.clock.left_s,
+            )
             follow(progress)
+            return watch.is_stuck(count) or self.clock.is_over
 
         failure = worlds.run(request, tick)
         tick()
-        if failure is not None:
-            raise blame(failure, plan, shard, self.missing(launch))
+        if failure is None or self.clock.is_over:
+            return None
+        return blame(failure, plan, shard, self.missing(launch))
 
     def shards(self) -> tuple[Shard, ...]:
         """Return what every launch has written so far."""
-        return tuple(read_shard(self.shard_path(launch)) for launch in range(self.file.launches))
+        return tuple(read_shard(self.shard_path(launch)) for launch in range(len(self.visits)))
 
     def _finish(self) -> Path:
+        self._note_unmeasured()
         shards = self.shards()
         ranks_per_node = self.file.launch.ranks_per_node
         rows = list(measurements(self.run_id, shards, ranks_per_node, self.switches))
         path = self.store.write(self._info(shards), rows)
         shutil.rmtree(self.folder)
         return path
+
+    def _note_unmeasured(self) -> None:
+        """Note the cases that the time limit left no time for as rows; TimedOutError where it left none for any."""
+        visits = self.agenda.unmeasured()
+        if len(visits) == len(self.cases):
+            raise TimedOutError(
+                f"{self.path}: time_limit: found {self.clock.limit_s:.0f} s, in which no case was measured; "
+                "expected time for a launch at least: raise it and run the same command again"
+            )
+        plan = self._plan(0, 0, visits)
+        for visit in visits:
+            reason = f"not begun within the campaign's time limit of {self.clock.limit_s:.0f} s"
+            append_failure(self.shard_path(0), failed_line(plan, visit, Status.TIMED_OUT, reason))
 
     def _info(self, shards: Sequence[Shard]) -> RunInfo:
         start: dict[str, Any] = json.loads(files.read_text(self.folder / "plan.json"))
@@ -277,15 +407,33 @@ class Campaign:
             transport=start["transport"],
             node_names=self.node_names,
             minipods=self.minipods,
+            tiers=self.cluster.tiers,
+            switches=self.switches,
             ngpus_per_node=self.file.launch.ranks_per_node,
             gpu_model=world["gpu_model"] or ", ".join(sorted(map(str, models))) or "cpu",
-            launches=self.file.launches,
+            launches=sum(bool(shard.cases) for shard in shards),
             truth=start["truth"],
             environment=world["environment"],
             versions=world["versions"] | {"spanfit": __version__, "machine": platform.machine()},
             git_commit=git_commit(),
             spec=files.plain(self.file) | {"jobs": [asdict(job.step()) for job in self.file.jobs]},
         )
+
+
+class _Watch:
+    """Looks at the heartbeats of a world, at most once a second."""
+
+    def __init__(self, beats: Path, limit_s: float) -> None:
+        self.beats = beats
+        self.looked_s = time.monotonic()
+        self.watchdog = Watchdog(limit_s, self.looked_s)
+
+    def is_stuck(self, ncases: int) -> bool:
+        now_s = time.monotonic()
+        if now_s - self.looked_s < _LOOK_S:
+            return False
+        self.looked_s = now_s
+        return self.watchdog.is_stuck(read_heartbeats(self.beats), ncases, now_s)
 
 
 class _Tail:
@@ -300,31 +448,36 @@ class _Tail:
         with contextlib.suppress(FileNotFoundError), self.path.open("rb") as file:
             file.seek(self.offset)
             fresh = file.read()
-            self.offset += len(fresh)
-            # Every line but the world's is a case; each ends with the only newline in it.
-            self.count += fresh.count(b"\n") - fresh.count(b'"type": "world"')
-        return max(0, self.count)
+            whole = fresh[: fresh.rfind(b"\n") + 1]
+            self.offset += len(whole)
+            self.count += whole.count(b'"type": "case"')
+        return self.count
 
 
 @contextmanager
-def open_worlds(launcher: Launcher, fabric: Fabric | None) -> Iterator[tuple[Worlds, str, dict[str, float]]]:
+def open_worlds(launcher: Launcher, fabric: Fabric | None) -> Iterator[Way]:
     """Give a way to start worlds, what their traffic goes over, and the known rates [bits/s] of that.
 
     A testbed that is up already is used and left up; otherwise one is brought up for the time of the campaign.
     """
-    if launcher is Launcher.SSH:
-        with AgentWorlds(ssh_argv, str) as worlds:
+    if not launcher.on_testbed:
+        starters: dict[Launcher, Callable[[], Worlds]] = {
+            Launcher.SSH: lambda: AgentWorlds(ssh_argv, str),
+            Launcher.MPIRUN: MpirunWorlds,
+            Launcher.SRUN: SrunWorlds,
+        }
+        with starters[launcher]() as worlds:
             yield worlds, "network between the hosts", {}
         return
     assert fabric is not None
     with open_testbed(fabric) as bed:
         transport = f"testbed {bed.name} (emulated: network namespaces on one machine)"
-        ways: Worlds = (
-            ForkedWorlds(bed, _WORKER)
-            if launcher is Launcher.TESTBED
-            else AgentWorlds(bed.host_argv, lambda host: bed.hosts[host].address)
-        )
-        with ways as worlds:
+        in_testbed: dict[Launcher, Callable[[], Worlds]] = {
+            Launcher.TESTBED: lambda: ForkedWorlds(bed, _WORKER),
+            Launcher.TESTBED_TORCHRUN: lambda: AgentWorlds(bed.host_argv, lambda host: bed.hosts[host].address),
+            Launcher.TESTBED_MPIRUN: lambda: MpirunWorlds(bed),
+        }
+        with in_testbed[launcher]() as worlds:
             yield worlds, transport, bed.truth()
 
 

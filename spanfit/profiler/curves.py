@@ -1,7 +1,7 @@
 """What a collective costs at each span, and what it loses against the same collective inside one minipod."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -9,10 +9,13 @@ import numpy as np
 import pandas as pd
 
 from spanfit import collectives, units
+from spanfit.bench.case import Concurrency
 from spanfit.collectives import Collective
 from spanfit.profiler import statistics
+from spanfit.profiler.curves_file import CURVES_VERSION, Curve, CurvePoint, CurvesFile, LatencyFit
+from spanfit.profiler.latency import fit_latency
 from spanfit.profiler.statistics import FloatArray, Verdict
-from spanfit.results.schema import Estimate, format_estimate
+from spanfit.results.schema import Estimate, RunInfo, format_estimate
 
 SMALLEST_EFFECT = 0.03
 """The smallest loss that matters, as a share of the bandwidth at span 1."""
@@ -20,12 +23,12 @@ SMALLEST_EFFECT = 0.03
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanLoss:
-    """What a case loses against span 1, paired by launch.
+    """What a case loses against the same case at span 1, or against the same groups alone, paired by launch.
 
     Attributes
     ----------
     estimate : Estimate
-        1 - busbw(span) / busbw(1), a share of one; negative where the wider case is faster.
+        1 - busbw / busbw of the reference, a share of one; negative where the case is faster than that.
     nlaunches : int
         Launches that hold both cases.
     verdict : Verdict
@@ -47,11 +50,13 @@ class SpanCurvePoint:
     Attributes
     ----------
     time_s, busbw_bytes_per_s : Estimate or None
-        None where every row failed.
+        None where every row failed; busbw also of a barrier, which moves nothing.
     nsamples, nunits, nfailed : int
         Timed rows, units of replication, and rows that hold no time.
     loss : SpanLoss or None
         None at span 1 and where no launch holds the same case at span 1.
+    interference : SpanLoss or None
+        What the groups that were also measured alone lose by those beside them; None where none was.
     """
 
     operation: str
@@ -72,6 +77,7 @@ class SpanCurvePoint:
     nfailed: int
     is_provisional: bool
     loss: SpanLoss | None
+    interference: SpanLoss | None
 
 
 class _Key(NamedTuple):
@@ -89,12 +95,14 @@ class _Key(NamedTuple):
 
 
 _KEY = list(_Key._fields)
+_LINE = [name for name in _KEY if name != "size_bytes"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Case:
     key: _Key
     unit_logs: FloatArray
+    unit_launches: tuple[int, ...]
     launch_logs: dict[int, float]
     nrows: int
     nsamples: int
@@ -118,10 +126,101 @@ def fit_curves(frame: pd.DataFrame) -> tuple[SpanCurvePoint, ...]:
     Nothing is pooled over operation, size, dtype, redop, place, ranks, nodes, rank order, concurrency, tier or span.
     Span 1 is the sorted case: every other order of a span is compared with it.
     """
-    cases = _cases(frame[frame["kind"] == "collective"])
-    differences = {key: values for key in cases if len(values := _differences(cases, key))}
-    losses = dict(zip(differences, _losses(list(differences.values())), strict=True))
-    return tuple(_point(cases[key], losses.get(key)) for key in sorted(cases, key=_order))
+    rows = frame[frame["kind"] == "collective"]
+    cases, again = _cases(rows), _cases(_also_alone(rows))
+    spans = {key: values for key in cases if len(values := _differences(cases, key, _narrow(key)))}
+    beside = {key: values for key in again if len(values := _differences(again, key, _alone(key)))}
+    found = _losses([*spans.values(), *beside.values()])
+    losses = dict(zip(spans, found, strict=False))
+    interference = dict(zip(beside, found[len(spans) :], strict=True))
+    return tuple(_point(cases[key], losses.get(key), interference.get(key)) for key in sorted(cases, key=_order))
+
+
+def join_curves(frame: pd.DataFrame, points: Iterable[SpanCurvePoint]) -> tuple[Curve, ...]:
+    """Return the points of a run as curves over size, each with its fit where two sizes or more allow one.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        The measurements that the points come from.
+    points : iterable of SpanCurvePoint
+    """
+    timed = statistics.ok_rows(frame[frame["kind"] == "collective"])
+    logs: dict[object, pd.Series] = dict(iter(statistics.unit_logs(timed, _KEY).groupby(level=_LINE, sort=False)))
+    by_line: dict[tuple[object, ...], list[SpanCurvePoint]] = {}
+    for point in points:
+        by_line.setdefault(tuple(getattr(point, name) for name in _LINE), []).append(point)
+    return tuple(_curve(group, logs.get(line)) for line, group in by_line.items())
+
+
+def curves_document(info: RunInfo, curves: Iterable[Curve]) -> CurvesFile:
+    """Return the curves of a run with their origin, ready to be written as ``curves.json``."""
+    return CurvesFile(
+        schema_version=CURVES_VERSION,
+        run_id=info.run_id,
+        cluster=info.cluster,
+        cluster_hash=info.cluster_hash,
+        ended_at=info.ended_at,
+        backend=info.backend,
+        transport=info.transport,
+        gpu_model=info.gpu_model,
+        curves=tuple(curves),
+    )
+
+
+def _curve(points: Sequence[SpanCurvePoint], logs: pd.Series | None) -> Curve:
+    first = points[0]
+    return Curve(
+        operation=first.operation,
+        dtype=first.dtype,
+        redop=first.redop,
+        in_place=first.in_place,
+        nranks=first.nranks,
+        nnodes=first.nnodes,
+        rank_order=first.rank_order,
+        concurrency=first.concurrency,
+        tier=first.tier,
+        span=first.span,
+        points=tuple(
+            CurvePoint(
+                size_bytes=point.size_bytes,
+                time_s=point.time_s,
+                busbw_bytes_per_s=point.busbw_bytes_per_s,
+                nunits=point.nunits,
+                is_provisional=point.is_provisional,
+            )
+            for point in points
+        ),
+        fit=None if logs is None else _fit(logs, collectives.busbw_factor(Collective(first.operation), first.nranks)),
+    )
+
+
+def _fit(logs: pd.Series, busbw_factor: float) -> LatencyFit | None:
+    """Return the fit of one curve over its launches, over the units of a single launch, or None."""
+    by_unit = logs.groupby(level=["launch", "comm_id", "size_bytes"]).first().unstack("size_bytes")
+    by_launch = by_unit.groupby(level="launch").mean()
+    replicated = by_launch if len(by_launch) > 1 else by_unit
+    whole = replicated.dropna()
+    if by_unit.shape[1] < 2 or whole.empty:
+        return None
+    sizes = [int(size) for size in by_unit.columns]
+    nleft_out = len(replicated) - len(whole)
+    return fit_latency(sizes, whole.to_numpy(dtype=float), busbw_factor, nleft_out=nleft_out)
+
+
+def _also_alone(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the groups that were measured alone as well, so that each is compared with itself."""
+    same = [name for name in (*_KEY, "draw", "group") if name != "concurrency"]
+    alone = rows.loc[rows["concurrency"] == Concurrency.ALONE.value, same].drop_duplicates()
+    return rows.merge(alone, on=same)
+
+
+def _narrow(key: _Key) -> _Key | None:
+    return key._replace(span=1, rank_order="sorted") if key.span != 1 else None
+
+
+def _alone(key: _Key) -> _Key | None:
+    return key._replace(concurrency=Concurrency.ALONE.value) if key.concurrency != Concurrency.ALONE else None
 
 
 def _order(key: _Key) -> tuple[object, ...]:
@@ -138,6 +237,7 @@ def _cases(rows: pd.DataFrame) -> dict[_Key, _Case]:
         key: _Case(
             key=key,
             unit_logs=np.array([value for _, value in by_unit.get(key, [])]),
+            unit_launches=tuple(index[0] for index, _ in by_unit.get(key, [])),
             launch_logs={index[0]: value for index, value in by_launch.get(key, [])},
             nrows=int(entries[0][1]),
             nsamples=int(samples.get(key, 0)),
@@ -154,10 +254,10 @@ def _by_case(values: pd.Series) -> dict[_Key, list[tuple[tuple[int, ...], float]
     return found
 
 
-def _differences(cases: dict[_Key, _Case], key: _Key) -> FloatArray:
-    """Return log time(span) - log time(1) of each launch that holds both, empty where there is none."""
-    base = cases.get(key._replace(span=1, rank_order="sorted"))
-    if key.span == 1 or base is None:
+def _differences(cases: dict[_Key, _Case], key: _Key, reference: _Key | None) -> FloatArray:
+    """Return log time - log time of the reference for each launch that holds both, empty where there is none."""
+    base = cases.get(reference) if reference else None
+    if base is None:
         return np.empty(0)
     own = cases[key].launch_logs
     return np.array([own[launch] - base.launch_logs[launch] for launch in sorted(own.keys() & base.launch_logs)])
@@ -194,10 +294,11 @@ def _cost(values: FloatArray) -> str:
     return f"about {statistics.count_launches(cost[1], 'more')} would narrow it to ± {units.format_percent(cost[0])}"
 
 
-def _point(case: _Case, loss: SpanLoss | None) -> SpanCurvePoint:
+def _point(case: _Case, loss: SpanLoss | None, interference: SpanLoss | None) -> SpanCurvePoint:
     key = case.key
     nunits = len(case.unit_logs)
-    time_s = statistics.mapped(statistics.interval(case.unit_logs), math.exp) if nunits else None
+    log_time = statistics.unit_interval(case.unit_logs, case.unit_launches) if nunits else None
+    time_s = statistics.mapped(log_time, math.exp) if log_time else None
     return SpanCurvePoint(
         operation=key.operation,
         size_bytes=key.size_bytes,
@@ -217,9 +318,13 @@ def _point(case: _Case, loss: SpanLoss | None) -> SpanCurvePoint:
         nfailed=case.nrows - case.nsamples,
         is_provisional=statistics.is_provisional(nunits),
         loss=loss,
+        interference=interference,
     )
 
 
-def _busbw(key: _Key, time_s: Estimate) -> Estimate:
+def _busbw(key: _Key, time_s: Estimate) -> Estimate | None:
+    """Return the bus bandwidth, None of what moves nothing."""
     collective = Collective(key.operation)
+    if math.isnan(collectives.busbw_factor(collective, key.nranks)):
+        return None
     return statistics.mapped(time_s, lambda value: collectives.busbw(collective, key.nranks, key.size_bytes, value))

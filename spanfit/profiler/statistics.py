@@ -1,7 +1,8 @@
 """Estimates from units of replication: Student's t on logs of per-unit medians, Holm over families.
 
 A unit is a launch with its communicators: paths, channels and buffers are frozen within one, so its groups and
-repetitions are not independent and count once, as their median. Ratios of times are differences of logs.
+repetitions are not independent and count once, as their median. Ratios of times are differences of logs. Units of one
+launch share what the launch fixes, so that an interval over several launches is one over their means.
 """
 
 import math
@@ -19,6 +20,9 @@ from spanfit.results.schema import Estimate, Status
 
 MIN_UNITS = 6
 """With fewer units of replication a result is provisional."""
+
+WIDENING = 1.08
+"""How much wider an interval over more than ``MIN_UNITS`` launches is than Student's; see :func:`unit_interval`."""
 
 CONFIDENCE = 0.95
 SIGNIFICANCE = 1 - CONFIDENCE
@@ -65,10 +69,9 @@ def launch_logs(units: pd.Series, by: list[str]) -> pd.Series:
     return units.groupby(level=[*by, "launch"]).median()
 
 
-@cache
 def t_quantile(nunits: int, confidence: float = CONFIDENCE) -> float:
     """Return how many standard errors the two-sided interval of ``nunits`` values reaches from their mean."""
-    return float(stats.t.ppf((1 + confidence) / 2, nunits - 1))
+    return _t_quantile(nunits - 1, confidence)
 
 
 def interval(values: npt.ArrayLike, confidence: float = CONFIDENCE) -> Estimate:
@@ -79,6 +82,59 @@ def interval(values: npt.ArrayLike, confidence: float = CONFIDENCE) -> Estimate:
         return Estimate(value=mean, ci_low=None, ci_high=None)
     half = t_quantile(len(array), confidence) * _standard_error(array)
     return Estimate(value=mean, ci_low=mean - half, ci_high=mean + half)
+
+
+def unit_interval(values: npt.ArrayLike, launches: npt.ArrayLike, confidence: float = CONFIDENCE) -> Estimate:
+    """Return the mean of units that are nested in launches with its interval; one unit gives no interval.
+
+    Parameters
+    ----------
+    values, launches : array_like of shape (nunits,)
+        Each unit's value and the launch that it belongs to.
+    confidence : float
+
+    Notes
+    -----
+    Launch and unit are random effects: a unit's value is the mean, plus what its launch adds, plus its own. The
+    variance of a launch's mean holds both, so Student's t over the launches' means needs neither apart, is exact where
+    every launch has as many units, and is :func:`interval` where each has one. Where launches have unlike numbers of
+    units, the degrees of freedom are Satterthwaite's. Estimating the variance of launches, and dropping it where it
+    seems to be none, covers only 93.6% for 3 launches of 4 units, and is no narrower from 6 launches on. The units of a
+    single launch give an interval for that launch; how others differ from it they cannot tell.
+
+    More launches than a final claim needs were mostly added because somebody, or the stopping rule, looked at the
+    interval and found it too wide. Those looks stop at moments when the scatter happens to be small, so that the
+    interval of more than ``MIN_UNITS`` launches is widened by ``WIDENING``.
+    """
+    units = np.asarray(values, dtype=float)
+    _, launch, counts = np.unique(np.asarray(launches), return_inverse=True, return_counts=True)
+    nlaunches = len(counts)
+    if nlaunches < 2:
+        return interval(units, confidence)
+    means = np.bincount(launch, units) / counts
+    freedom: float = nlaunches - 1
+    if counts.min() < counts.max():
+        within = float(((units - means[launch]) ** 2).sum()) / (len(units) - nlaunches)
+        freedom = _satterthwaite(means, counts, within)
+    quantile = _t_quantile(freedom, confidence) * (WIDENING if nlaunches > MIN_UNITS else 1)
+    half, mean = quantile * _standard_error(means), float(means.mean())
+    return Estimate(value=mean, ci_low=mean - half, ci_high=mean + half)
+
+
+def _satterthwaite(means: FloatArray, counts: npt.NDArray[np.int64], within: float) -> float:
+    """Return the degrees of freedom of the sample variance of means that have variances of their own."""
+    nlaunches = len(means)
+    between = max(0.0, float(means.var(ddof=1)) - within * float((1 / counts).mean()))
+    variances = between + within / counts
+    total, squares = float(variances.sum()), float((variances**2).sum())
+    if total == 0:
+        return nlaunches - 1
+    return (total * (1 - 1 / nlaunches)) ** 2 / (squares * (1 - 2 / nlaunches) + (total / nlaunches) ** 2)
+
+
+@cache
+def _t_quantile(freedom: float, confidence: float) -> float:
+    return float(stats.t.ppf((1 + confidence) / 2, freedom))
 
 
 def _standard_error(array: FloatArray) -> float:

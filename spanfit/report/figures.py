@@ -1,17 +1,20 @@
 """The figures of the report as SVG text: bandwidth by span, loss, gains and weights, each with its intervals."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from spanfit import units
 from spanfit.profiler.curves import SMALLEST_EFFECT, SpanCurvePoint
+from spanfit.profiler.curves_file import Curve, LatencyFit
 from spanfit.profiler.gains import JobGains
+from spanfit.profiler.latency import MIN_SIZES
 from spanfit.report.drawing import (
     EDGE,
     INK,
@@ -102,14 +105,21 @@ def _marker(order: str) -> str:
     return _MARKERS.get(order, "s")
 
 
-def curve_panels(points: Sequence[SpanCurvePoint]) -> tuple[str, ...]:
+def curve_panels(points: Sequence[SpanCurvePoint], curves: Iterable[Curve] = ()) -> tuple[str, ...]:
     """Return a panel of busbw against size for each collective, ranks and concurrency, in that order.
 
-    A line is a span and a rank order; bars are 95% intervals. Panels of one collective share the axis of busbw.
+    A line is a span and a rank order; bars are 95% intervals, and thin lines the fits of ``curves`` that rest on enough
+    sizes to tell a knee. Panels of one collective share the axis of busbw.
     """
+    fits = {_curve_key(curve): curve.fit for curve in curves if curve.fit and len(curve.points) >= MIN_SIZES}
     measured = sorted((p for p in points if p.busbw_bytes_per_s), key=lambda point: panel_order(shape(point)))
     tops = {key: _top(group) for key, group in groupby(measured, key=lambda point: shape(point)[:-1])}
-    return tuple(_curve_panel(key, list(group), tops[key[:-1]]) for key, group in groupby(measured, key=shape))
+    return tuple(_curve_panel(key, list(group), tops[key[:-1]], fits) for key, group in groupby(measured, key=shape))
+
+
+def _curve_key(of: Curve | SpanCurvePoint) -> tuple[object, ...]:
+    groups = (of.operation, of.dtype, of.redop, of.in_place, of.nranks, of.nnodes, of.concurrency)
+    return *groups, of.tier, of.span, of.rank_order
 
 
 def _top(points: Iterable[SpanCurvePoint]) -> float:
@@ -119,7 +129,9 @@ def _top(points: Iterable[SpanCurvePoint]) -> float:
     return 1.08 * min(max(rate.ci_high or rate.value for rate in rates), 1.6 * largest)
 
 
-def _curve_panel(key: Shape, points: list[SpanCurvePoint], top: float) -> str:
+def _curve_panel(
+    key: Shape, points: list[SpanCurvePoint], top: float, fits: Mapping[tuple[object, ...], LatencyFit]
+) -> str:
     title = f"{key.operation}, {at_once(key.concurrency)}"
 
     def paint(figure: Figure) -> None:
@@ -129,6 +141,8 @@ def _curve_panel(key: Shape, points: list[SpanCurvePoint], top: float) -> str:
         lines = sorted({(point.span, point.rank_order) for point in points}, key=line_order)
         for index, line in enumerate(lines):
             own = [point for point in points if (point.span, point.rank_order) == line]
+            for kind in dict.fromkeys(_curve_key(point) for point in own):
+                _draw_fit(axes, [point for point in own if _curve_key(point) == kind], fits.get(kind), scale)
             _draw_line(axes, own, scale, shift=0.16 * ((index + 0.5) / len(lines) - 0.5))
         axes.set_ylim(0, top / scale)
         axes.set_ylabel(f"busbw [{unit}]")
@@ -166,6 +180,16 @@ def _draw_line(axes: Axes, points: list[SpanCurvePoint], scale: float, shift: fl
     for size, rate, point in zip(sizes, rates, points, strict=True):
         fill = "white" if point.is_provisional else colour
         axes.plot(size, rate.value / scale, _marker(order), color=colour, markerfacecolor=fill, markersize=4.5)
+
+
+def _draw_fit(axes: Axes, points: list[SpanCurvePoint], fit: LatencyFit | None, scale: float) -> None:
+    last = points[-1]
+    if fit is None or last.time_s is None or last.busbw_bytes_per_s is None:
+        return
+    factor = last.busbw_bytes_per_s.value * last.time_s.value / last.size_bytes
+    sizes = np.geomspace(points[0].size_bytes, last.size_bytes, 100).tolist()
+    rates = [factor * size / fit.time_s(size) / scale for size in sizes]
+    axes.plot(sizes, rates, color=span_colour(last.span), linewidth=0.7, alpha=0.6)
 
 
 def _size_axis(axes: Axes, sizes: list[int]) -> None:

@@ -15,9 +15,10 @@ from spanfit import files, units
 from spanfit.errors import FitError
 from spanfit.placer.model import Placement
 from spanfit.profiler import statistics
-from spanfit.profiler.curves import SMALLEST_EFFECT, fit_curves
+from spanfit.profiler.curves import SMALLEST_EFFECT, fit_curves, join_curves
 from spanfit.profiler.gains import JobGains, fit_gains
-from spanfit.report import figures, findings, placement_map, tables
+from spanfit.profiler.pairs import fit_pairs
+from spanfit.report import figures, findings, pair_map, placement_map, tables
 from spanfit.report.drawing import printable
 from spanfit.results.schema import RunInfo, Status
 from spanfit.weights.model import WeightSet
@@ -82,6 +83,8 @@ def render_page(
         If a row has status ok but no time.
     """
     points = fit_curves(frame)
+    curves = join_curves(frame, points)
+    scans = fit_pairs(frame, info)
     jobs, gains_fault = _gains(frame)
     entries = weights.entries if weights else ()
     template = Environment(
@@ -98,7 +101,7 @@ def render_page(
             *((findings.placement_finding(placement),) if placement else ()),
         ),
         legend=figures.curve_legend(points),
-        curve_panels=_safe(figures.curve_panels(points)),
+        curve_panels=_safe(figures.curve_panels(points, curves)),
         loss_panels=_safe(figures.loss_panels(points)),
         gain_panels=_safe([figures.gain_panel(job, misaligned_gains(frame, job)) for job in jobs if job.gains]),
         gains_fault=gains_fault,
@@ -107,6 +110,9 @@ def render_page(
         curve_tables=tables.curve_tables(points),
         gain_tables=tables.gain_tables(jobs),
         weights_table=tables.weights_table(entries) if entries else None,
+        fit_tables=tables.fit_tables(curves),
+        pair_panels=_safe(pair_map.pair_panels(scans, info.minipods)),
+        pair_tables=pair_map.pair_tables(scans),
         placement_tables=tables.placement_tables(placement) if placement else (),
         truth_tables=tables.truth_tables(info, points, tables.groups_at_once(frame)),
         failures=tables.failure_table(frame),

@@ -12,6 +12,7 @@ from spanfit import units
 from spanfit.collectives import Collective
 from spanfit.placer.model import Placement
 from spanfit.profiler.curves import SpanCurvePoint
+from spanfit.profiler.curves_file import Curve, LatencyFit
 from spanfit.profiler.gains import JobGains
 from spanfit.report.figures import Shape, at_once, panel_order, shape
 from spanfit.report.placement_map import used_minipods
@@ -47,8 +48,9 @@ def _curve_title(key: Shape) -> str:
 
 def _curve_row(point: SpanCurvePoint) -> tuple[str, ...]:
     time, rate = "every row failed", ""
-    if point.time_s and point.busbw_bytes_per_s:
+    if point.time_s:
         time = format_estimate(point.time_s, units.format_time)
+    if point.busbw_bytes_per_s:
         rate = format_estimate(point.busbw_bytes_per_s, units.format_bandwidth)
     nothing = "is the reference" if (point.span, point.rank_order) == (1, "sorted") else "no launch holds both"
     return (
@@ -60,6 +62,27 @@ def _curve_row(point: SpanCurvePoint) -> tuple[str, ...]:
         point.loss.sentence if point.loss else nothing,
         marked(point.nunits, is_provisional=point.is_provisional),
         str(point.nfailed),
+    )
+
+
+def fit_tables(curves: Iterable[Curve]) -> tuple[Table, ...]:
+    """Return a table of where bandwidth saturates, none where no curve holds two sizes."""
+    rows = tuple(_fit_row(curve, curve.fit) for curve in curves if curve.fit)
+    columns = ("collective", "groups", ">span", "order", "latency", "lasting busbw", "knee", ">launches")
+    return (Table(title="Fits: time = alpha + beta size", columns=columns, rows=rows),) if rows else ()
+
+
+def _fit_row(curve: Curve, fit: LatencyFit) -> tuple[str, ...]:
+    rate = fit.busbw_bytes_per_s
+    return (
+        f"{curve.operation} ({curve.dtype}), {curve.nranks} ranks",
+        at_once(curve.concurrency),
+        f"{curve.span} {curve.tier}",
+        curve.rank_order,
+        format_estimate(fit.segments[0].alpha_s, units.format_time),
+        format_estimate(rate, units.format_bandwidth) if rate else "cannot tell",
+        fit.sentence,
+        marked(fit.nunits, is_provisional=fit.is_provisional),
     )
 
 

@@ -30,9 +30,11 @@ class Measurement:
     position : int
         Place of the case in the launch's random order, to test for drift.
     kind : str
-        ``collective`` or ``step``.
+        ``collective``, ``pairs``, ``startup``, ``overlap`` or ``step``.
     operation : str
-        The collective, or the name of the job whose step was run.
+        The collective, or the name of the job whose step was run, or the part of a start-up (``process_group``,
+        ``communicator``, ``first_all_reduce``, ``second_all_reduce``) or of an overlap (``matmul_alone``,
+        ``all_reduce_alone``, ``matmul_beside_all_reduce`` [all the products], ``all_reduce_beside_matmul``).
     size_bytes : int
         S of nccl-tests (the whole buffer where ranks share it); the gradient bytes of a step.
     in_place : bool
@@ -43,6 +45,8 @@ class Measurement:
         How the ranks are ordered, whether all groups ran at once, which draw of nodes, which arm ("" for collectives).
     group : int
         Which of the case's groups.
+    nodes : str
+        The group's node ranks in rank order, separated by commas; a node with several ranks is named once.
     time_s : float
         Time of the slowest rank [s]; NaN unless status is ok.
     time_min_s : float
@@ -74,6 +78,7 @@ class Measurement:
     arm: str
     compute: str
     group: int
+    nodes: str
     repetition: int
     time_s: float
     time_min_s: float
@@ -99,6 +104,10 @@ class RunInfo:
         In node-rank order; rank i * ngpus_per_node + local_rank runs on node_names[i].
     minipods : tuple of str
         Minipod of each of ``node_names``.
+    tiers : tuple of str
+        Closest first.
+    switches : dict
+        Of each tier the switch above each of ``node_names``.
     truth : dict
         Known link rates [bits/s] where the fabric is emulated, else empty.
     environment : dict
@@ -120,6 +129,8 @@ class RunInfo:
     transport: str
     node_names: tuple[str, ...]
     minipods: tuple[str, ...]
+    tiers: tuple[str, ...]
+    switches: dict[str, tuple[str, ...]]
     ngpus_per_node: int
     gpu_model: str
     launches: int

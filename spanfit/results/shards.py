@@ -19,9 +19,14 @@ class Shard:
     cases: tuple[dict[str, Any], ...]
 
     def finished(self) -> set[tuple[int, str]]:
-        """Return the (block, case_id) of every case that was measured; one that failed or hung is tried again."""
+        """Return the (block, case_id) of every case that was measured, or that nothing will measure.
+
+        One that failed or hung is tried again.
+        """
         measured = (Status.OK, Status.WRONG_RESULT)
-        return {(line["block"], line["case_id"]) for line in self.cases if line["status"] in measured}
+        return {
+            (line["block"], line["case_id"]) for line in self.cases if line["status"] in measured or line.get("final")
+        }
 
 
 def read_shard(path: Path) -> Shard:
@@ -64,6 +69,9 @@ def measurements(
 ) -> Iterator[Measurement]:
     """Yield a row for each group and repetition of every case, and one row for each case that failed.
 
+    A case that timed several things, such as a start-up, gives these rows for each of them. A launch that measured
+    start-ups also gives a row for the making of its process group.
+
     Parameters
     ----------
     ngpus_per_node : int
@@ -71,16 +79,67 @@ def measurements(
         For each tier the switch above each node rank, from which each group's span is counted.
     """
     for shard in shards:
+        if any(line["case"]["kind"] == "startup" for line in shard.cases):
+            yield from (_process_group(run_id, shard, world, ngpus_per_node, switches) for world in shard.worlds)
         for line in shard.cases:
             for group, ranks in enumerate(line["ranks"]):
-                nodes = {rank // ngpus_per_node for rank in ranks}
+                nodes = tuple(dict.fromkeys(rank // ngpus_per_node for rank in ranks))
                 span = len({switches[line["case"]["tier"]][node] for node in nodes})
-                times_s = line["times_s"][group] if line["status"] == Status.OK else []
-                yield from _rows(run_id, line, group, ranks, len(nodes), span, times_s)
+                for operation, by_group in _parts(line).items():
+                    times_s = by_group[group] if line["status"] == Status.OK else []
+                    yield from _rows(run_id, line, operation, group, ranks, nodes, span, times_s)
+
+
+def _process_group(
+    run_id: str, shard: Shard, world: dict[str, Any], ngpus_per_node: int, switches: Mapping[str, Sequence[str]]
+) -> Measurement:
+    """Return how long the ranks of a launch took to meet; the first to come waits for the last."""
+    init_s = world["init_s"]
+    nodes = tuple(range(len(init_s) // ngpus_per_node))
+    case = {
+        "kind": "startup",
+        "size_bytes": 0,
+        "dtype": "",
+        "redop": "none",
+        "in_place": False,
+        "tier": "minipod",
+        "rank_order": "sorted",
+        "concurrency": "alone",
+        "draw": 0,
+        "arm": "",
+        "step": None,
+    }
+    line = {
+        "launch": shard.cases[0]["launch"],
+        "comm_id": world["comm_id"],
+        "position": -1,
+        "case_id": "process_group",
+        "case": case,
+        "status": Status.OK,
+        "reason": "",
+    }
+    span = len({switches["minipod"][node] for node in nodes})
+    by_rank = [[seconds] for seconds in init_s]
+    (row,) = _rows(run_id, line, "process_group", 0, list(range(len(init_s))), nodes, span, by_rank)
+    return row
+
+
+def _parts(line: dict[str, Any]) -> dict[str, Any]:
+    """Return the seconds of everything that a case timed, by what the rows call it; a failed case is one row."""
+    whole = {line["case"]["operation"]: line["times_s"]}
+    parts: dict[str, Any] = line.get("parts", whole)
+    return parts if line["status"] == Status.OK else whole
 
 
 def _rows(
-    run_id: str, line: dict[str, Any], group: int, ranks: list[int], nnodes: int, span: int, times_s: list[list[float]]
+    run_id: str,
+    line: dict[str, Any],
+    operation: str,
+    group: int,
+    ranks: list[int],
+    nodes: tuple[int, ...],
+    span: int,
+    times_s: list[list[float]],
 ) -> Iterator[Measurement]:
     case = line["case"]
     repetitions: list[list[float]] = [list(row) for row in zip(*times_s, strict=True)] or [[]]
@@ -94,13 +153,13 @@ def _rows(
             position=line["position"],
             case_id=line["case_id"],
             kind=case["kind"],
-            operation=case["operation"],
+            operation=operation,
             size_bytes=case["size_bytes"],
             dtype=case["dtype"],
             redop=case["redop"],
             in_place=case["in_place"],
             nranks=len(ranks),
-            nnodes=nnodes,
+            nnodes=len(nodes),
             tier=case["tier"],
             span=span,
             rank_order=case["rank_order"],
@@ -109,6 +168,7 @@ def _rows(
             arm=case["arm"],
             compute=case["step"]["compute"] if case["step"] else "",
             group=group,
+            nodes=",".join(map(str, nodes)),
             repetition=repetition,
             time_s=math.nan if slowest is None else by_rank[slowest],
             time_min_s=math.nan if fastest is None else by_rank[fastest],

@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,7 @@ class Saboteur:
 def sabotage(
     bring_up: Callable[[Fabric], Testbed], tmp_path: Path, number: signal.Signals, timeout: str
 ) -> tuple[Campaign, SpanfitError]:
+    """Return a campaign that a signal to the rank on m1l0h0 ended, and the error that it ended with."""
     fabric = small_fabric("sabotage")
     bed = bring_up(fabric)
     campaign = Campaign(write_campaign(tmp_path, fabric, SMALL, timeout=timeout), tmp_path / "runs")
@@ -169,10 +171,51 @@ def test_a_rank_that_dies_is_named_its_case_is_a_row_and_the_rest_goes_on(
     assert good.groupby("launch")["case_id"].nunique().tolist() == [len(campaign.cases)] * 2
 
 
-def test_a_rank_that_hangs_is_found_by_the_limit(bring_up: Callable[[Fabric], Testbed], tmp_path: Path) -> None:
-    _, error = sabotage(bring_up, tmp_path, signal.SIGSTOP, "3s")
+def test_a_rank_that_hangs_is_named_by_the_limit_with_what_the_others_said(
+    bring_up: Callable[[Fabric], Testbed], tmp_path: Path
+) -> None:
+    began_s = time.monotonic()
+    campaign, error = sabotage(bring_up, tmp_path, signal.SIGSTOP, "3s")
+    assert time.monotonic() - began_s < 3 + 15
     assert isinstance(error, TimedOutError)
     assert error.exit_code == ExitCode.TIMED_OUT
+    assert "rank 2 on m1l0h0 is stopped (process state T)" in str(error)
+    rows = [json.loads(line) for line in finished_lines(campaign.folder) if '"status": "timed_out"' in line]
+    assert [row["reason"] for row in rows] == ["rank 2 on m1l0h0 is stopped (process state T)"]
+    (kept,) = (tmp_path / "runs" / f"{campaign.run_id}.failures").iterdir()
+    for rank in (0, 1, 3):
+        assert "run_launch" in (kept / f"stacks-{rank}.txt").read_text()
+        assert json.loads((kept / f"flight-{rank}.json").read_text())["entries"]
+    assert not (kept / "stacks-2.txt").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_campaign_goes_on_without_a_sick_host_where_it_may(
+    bring_up: Callable[[Fabric], Testbed], tmp_path: Path, number: signal.Signals
+) -> None:
+    fabric = small_fabric("goes-on")
+    bed = bring_up(fabric)
+    path = write_campaign(tmp_path, fabric, SMALL, timeout="3s")
+    path.write_text(path.read_text().replace("[launch]", "[launch]\nexclude_sick = true"))
+    campaign = Campaign(path, tmp_path / "runs")
+    campaign.run(Saboteur(bed, "m0l0h1", number, after=5))
+    _, frame = campaign.store.read(campaign.run_id)
+    needs = {case.case_id for case in campaign.cases if any(1 in group for group in case.groups)}
+    assert 0 < len(needs) < len(campaign.cases)
+    second = frame[frame["launch"] == 1]
+    assert set(second[second["status"] == "failed"]["case_id"]) == needs
+    assert (
+        second[second["status"] == "failed"]["reason"].str.startswith("host m0l0h1 was excluded after launch 0").all()
+    )
+    measured = second[second["status"] == "ok"]
+    assert set(measured["case_id"]) == {case.case_id for case in campaign.cases} - needs
+    by_id = {case.case_id: case for case in campaign.cases}
+    for row in measured.to_dict("records"):
+        group = by_id[row["case_id"]].groups[row["group"]]
+        assert row["nodes"] == ",".join(map(str, group)), "rows keep the campaign's node ranks"
+        assert row["slowest_rank"] in group
+    bad = {"failed", "timed_out"} & set(frame[frame["launch"] == 0]["status"])
+    assert bad == ({"failed"} if number is signal.SIGKILL else {"failed", "timed_out"})
 
 
 def test_two_of_the_same_campaign_at_once_are_refused(namespaces: None, tmp_path: Path) -> None:

@@ -75,6 +75,17 @@ def test_every_link_class_carries_its_own_rate_and_can_change_while_up(bring_up:
         bed.set_rate("m7", 1e8)
 
 
+def test_loss_comes_and_goes_while_it_is_up(bring_up: BringUp) -> None:
+    bed = bring_up(make_fabric("loses", hosts_per_leaf=2))
+    for link in ("m0l0h1", "m0"):
+        bed.set_loss(link, 0.1)
+        assert {found["name"] for found in bed.links() if found["loss"] == 0.1} == {link}
+        assert throughput(bed, "m0l0h1", "m1l0h0", 1 << 20) < 4e8 / 8 * 0.7
+        bed.set_loss(link, 0.0)
+        bed.set_loss(link, 0.0)
+    assert throughput(bed, "m0l0h1", "m1l0h0", 8 << 20) == pytest.approx(4e8 / 8 * 0.956, rel=0.15)
+
+
 def test_two_under_one_name_are_refused_and_the_first_goes_on(bring_up: BringUp) -> None:
     fabric = make_fabric("twins", hosts_per_leaf=2)
     bring_up(fabric)

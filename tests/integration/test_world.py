@@ -1,15 +1,18 @@
 """Ranks under a real torchrun agent: every collective gives right results, and a wrong world is refused."""
 
 import json
+import os
 import socket
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from spanfit.bench.campaign_file import Dtype, Redop
 from spanfit.bench.case import BenchCase, CaseKind, Concurrency, LaunchPlan, RankOrder, Visit, dump_launch
-from spanfit.collectives import Collective
+from spanfit.collectives import HAS_BOTH_PLACES, REDUCES, Collective, misfit
 from spanfit.launch.worlds import AgentWorlds, Failure, WorldRequest
+from spanfit.results.shards import measurements, read_shard
 from spanfit.topology.model import RankMap
 from spanfit.workload.step import Schedule, StepJob
 
@@ -38,9 +41,10 @@ def case(operation: str, size_bytes: int, dtype: str = "float32", step: StepJob 
 
 
 def run_here(
-    folder: Path, cases: list[BenchCase], host: str, nranks: int = NRANKS
+    folder: Path, cases: list[BenchCase], host: str, nranks: int = NRANKS, ngpus_per_node: int | None = None
 ) -> tuple[Failure | None, list[dict[str, object]]]:
-    """Run a world on this machine's loopback as one node of several ranks."""
+    """Run a world on this machine's loopback as one node of several ranks, or as nodes of so many."""
+    per_node = ngpus_per_node or nranks
     shard = folder / "shard.jsonl"
     visits = tuple(Visit(position=position, block=0, case=case) for position, case in enumerate(cases))
     plan = LaunchPlan(
@@ -48,8 +52,8 @@ def run_here(
         launch=0,
         attempt=0,
         backend="gloo",
-        node_names=(host,),
-        ngpus_per_node=nranks,
+        node_names=(host,) * (nranks // per_node),
+        ngpus_per_node=per_node,
         timeout_s=30.0,
         shard=str(shard),
         visits=visits,
@@ -75,20 +79,97 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def test_every_collective_gives_the_right_result(tmp_path: Path) -> None:
-    cases = [
-        case(collective, size, dtype)
-        for collective in Collective
-        for size, dtype in ((4096, "float32"), (40, "float64"))
-    ]
-    cases.append(case(Collective.ALL_REDUCE, 4096, "bfloat16"))
-    failure, lines = run_here(tmp_path, cases, socket.gethostname())
+def everything(nranks: int) -> list[BenchCase]:
+    """Return cases of every collective that fits, of every dtype, of every reduction and in both places."""
+    fitting = [collective for collective in Collective if not misfit(collective, nranks)]
+    cases = [case(one, size, dtype) for one in fitting for size, dtype in ((4096, "float32"), (400, "float64"))]
+    cases += [case(one, 4096, dtype) for one in (Collective.ALL_REDUCE, Collective.ALL_TO_ALL_V) for dtype in Dtype]
+    cases += [replace(case(one, 4096), redop=redop) for one in sorted(REDUCES) for redop in Redop if redop != "avg"]
+    cases += [replace(case(one, 4096), in_place=True) for one in sorted(HAS_BOTH_PLACES & set(fitting))]
+    cases += [replace(case(Collective.ALL_TO_ALL_V, 4096), skew=skew) for skew in (1.0, 2.0)]
+    # Two groups at once, the second in another order.
+    half = nranks // 2
+    pairs = (tuple(range(half)), tuple(reversed(range(half, 2 * half))))
+    cases += [replace(case(Collective.ALL_REDUCE, 4096), groups=pairs)] if half > 1 else []
+    return list(dict.fromkeys(cases))
+
+
+@pytest.mark.parametrize("nranks", [3, 4])
+def test_every_collective_gives_the_right_result(tmp_path: Path, nranks: int) -> None:
+    cases = [as_nodes(one, nranks) for one in everything(nranks)]
+    failure, lines = run_here(tmp_path, cases, socket.gethostname(), nranks, ngpus_per_node=1)
     assert failure is None, Path(failure.log).read_text() if failure else ""
-    assert [line["status"] for line in lines] == ["ok"] * len(cases)
+    assert {str(line["reason"]) for line in lines} == {""}
+    assert len(lines) == len(cases)
     for line in lines:
         times_s = line["times_s"]
         assert isinstance(times_s, list)
-        assert [len(rank) for rank in times_s[0]] == [2] * NRANKS
+        assert all(len(rank) == 2 and min(rank) > 0 for group in times_s for rank in group)
+
+
+def as_nodes(one: BenchCase, nranks: int) -> BenchCase:
+    return one if len(one.groups) > 1 else replace(one, groups=(tuple(range(nranks)),))
+
+
+def test_the_warm_up_ends_when_the_time_is_stable_and_is_noted(tmp_path: Path) -> None:
+    long = replace(case(Collective.ALL_REDUCE, 64), warmup=40)
+    failure, (line,) = run_here(tmp_path, [long], socket.gethostname(), nranks=2)
+    assert failure is None
+    iterations = line["warmup"]
+    assert isinstance(iterations, int)
+    assert 6 <= iterations <= 40
+    assert line["is_warm"] is (iterations < 40) or iterations == 40
+    assert line["batch"] == 1
+
+
+def test_the_world_says_where_each_rank_is_and_how_long_it_took_to_meet(tmp_path: Path) -> None:
+    run_here(tmp_path, [case(Collective.BARRIER, 0)], socket.gethostname(), nranks=2)
+    world = json.loads((tmp_path / "shard.jsonl").read_text().splitlines()[0])
+    assert world["hosts"] == [socket.gethostname()] * 2
+    assert len(set(world["pids"])) == 2
+    assert all(0 < seconds < 60 for seconds in world["init_s"])
+    assert world["rotation_bytes"] > 1 << 20
+
+
+def test_a_start_up_times_the_communicator_and_its_first_operations(tmp_path: Path) -> None:
+    start = replace(case(Collective.ALL_REDUCE, 4096), kind=CaseKind.STARTUP, groups=((0, 2),))
+    failure, (line,) = run_here(tmp_path, [start], socket.gethostname(), ngpus_per_node=1)
+    assert failure is None, Path(failure.log).read_text() if failure else ""
+    parts = line["parts"]
+    assert isinstance(parts, dict)
+    assert list(parts) == ["communicator", "first_all_reduce", "second_all_reduce"]
+    for whole, first in zip(parts["communicator"][0], parts["first_all_reduce"][0], strict=True):
+        assert len(whole) == 2
+        assert all(a > b > 0 for a, b in zip(whole, first, strict=True))
+    rows = list(measurements("r", [read_shard(tmp_path / "shard.jsonl")], 1, {"minipod": ["m"] * 3}))
+    expected = [("process_group", 0), *((part, turn) for part in parts for turn in (0, 1))]
+    assert [(row.operation, row.repetition) for row in rows] == expected
+    assert [(row.kind, row.status, row.nranks) for row in rows] == [("startup", "ok", 3)] + [("startup", "ok", 2)] * 6
+
+
+def test_products_beside_a_collective_are_timed_where_there_is_a_core_a_rank(tmp_path: Path) -> None:
+    nranks = len(os.sched_getaffinity(0))
+    beside = replace(
+        case(Collective.ALL_REDUCE, 1 << 20), kind=CaseKind.OVERLAP, matrix=128, products=4, groups=((0,),)
+    )
+    failure, (line,) = run_here(tmp_path, [beside], socket.gethostname(), nranks)
+    assert failure is None, Path(failure.log).read_text() if failure else ""
+    assert (line["status"], line["reason"]) == ("ok", "")
+    parts = line["parts"]
+    assert isinstance(parts, dict)
+    assert list(parts) == ["matmul_alone", "all_reduce_alone", "matmul_beside_all_reduce", "all_reduce_beside_matmul"]
+    assert all(time_s > 0 for part in parts.values() for rank in part[0] for time_s in rank)
+
+
+def test_products_on_too_few_cores_are_a_row_that_says_so(tmp_path: Path) -> None:
+    nranks = len(os.sched_getaffinity(0)) + 1
+    beside = replace(case(Collective.ALL_REDUCE, 4096), kind=CaseKind.OVERLAP, matrix=8, products=1)
+    failure, (line,) = run_here(tmp_path, [beside], socket.gethostname(), nranks)
+    assert failure is None, Path(failure.log).read_text() if failure else ""
+    assert line["status"] == "failed"
+    assert f"{nranks} ranks share {nranks - 1} cores" in str(line["reason"])
+    (row,) = measurements("r", [read_shard(tmp_path / "shard.jsonl")], nranks, {"minipod": ["m"]})
+    assert (row.operation, row.status) == ("all_reduce", "failed")
 
 
 @pytest.mark.parametrize("schedule", Schedule)

@@ -105,8 +105,23 @@ def test_the_first_failure_is_named_and_the_others_are_ended(tmp_path: Path, mon
     with agents_that(scripts) as agents:
         failure = agents.run(request_of(tmp_path, "n0", "n1", "n2"), lambda: None)
     assert time.monotonic() - start < 20
-    assert failure == Failure(who="the torchrun agent on n1", code=3, log=tmp_path / "agent-1.log")
+    assert failure == Failure(who="the torchrun agent on n1", host="n1", code=3, log=tmp_path / "agent-1.log")
     assert failure.log.read_text() == "broken\n"
+
+
+def test_the_agent_whose_rank_a_signal_ended_is_named_though_another_failed_first(tmp_path: Path) -> None:
+    scripts = {"n0": "echo peer is gone >&2; exit 1", "n1": "sleep 0.5; echo '  exitcode  : -9 (pid: 7)' >&2; exit 1"}
+    with agents_that(scripts) as agents:
+        failure = agents.run(request_of(tmp_path, *scripts), lambda: None)
+    assert failure == Failure(who="a rank on n1", host="n1", code=-9, log=tmp_path / "agent-1.log")
+
+
+def test_a_world_that_the_watcher_calls_stuck_is_ended_and_says_so(tmp_path: Path) -> None:
+    start = time.monotonic()
+    with agents_that({"n0": "exec sleep 60", "n1": "exec sleep 60"}) as agents:
+        failure = agents.run(request_of(tmp_path, "n0", "n1"), lambda: time.monotonic() > start + 0.3)
+    assert time.monotonic() - start < 20
+    assert failure is not None and failure.is_stuck
 
 
 def test_agents_that_end_one_by_one_do_not_shorten_the_patience_with_the_rest(tmp_path: Path) -> None:

@@ -107,11 +107,6 @@ def _started(work: dist.Work | None) -> dist.Work:
     return work
 
 
-def lanes(node_ranks: tuple[int, ...], ngpus_per_node: int, local_rank: int) -> tuple[int, ...]:
-    """Return the world rank of each cell for the GPUs that share a local rank, which form a job of their own."""
-    return tuple(node_rank * ngpus_per_node + local_rank for node_rank in node_ranks)
-
-
 def columns(job: StepJob, cells: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     """Return the world ranks of each DP group (column of the grid), in row order."""
     return tuple(cells[stage :: job.pp] for stage in range(job.pp))

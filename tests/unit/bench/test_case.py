@@ -65,6 +65,11 @@ OTHER_CASE = {
     "arm": "packed",
     "warmup": 2,
     "repetitions": 4,
+    "skew": 1.5,
+    "graph": True,
+    "cta": 8,
+    "matrix": 1024,
+    "products": 10,
     "step": None,
 }
 OTHER_STEP = {
@@ -146,3 +151,6 @@ def test_labels_say_what_is_measured() -> None:
     collective = replace(CASE, kind=CaseKind.COLLECTIVE, operation="all_reduce", rank_order=RankOrder.SORTED, step=None)
     assert collective.label() == "all_reduce 4096 B over 2 minipods, sorted, all"
     assert replace(collective, span=1).label() == "all_reduce 4096 B over 1 minipod, sorted, all"
+    overlap = replace(collective, kind=CaseKind.OVERLAP, span=1, matrix=512)
+    assert overlap.label() == "all_reduce 4096 B beside products of 512 over 1 minipod, sorted, all"
+    assert replace(collective, kind=CaseKind.STARTUP).label() == "start of a communicator of 4 nodes"

@@ -278,3 +278,105 @@ def test_a_job_takes_the_fewest_minipods_that_share_it_evenly(
 def test_a_job_that_no_minipods_share_evenly_is_refused(sizes: list[int], ncells: int) -> None:
     with pytest.raises(ValueError, match=f"{ncells} nodes cannot be shared evenly by two or more minipods"):
         choose_minipods(minipods_of(sizes), ncells)
+
+
+def collectives_of(**replacements: str) -> list[BenchCase]:
+    return [case for case in plan_cases(campaign_of(**replacements), TREE) if case.kind is CaseKind.COLLECTIVE]
+
+
+def swept(text: str, backend: str = "gloo") -> CampaignFile:
+    """Return the campaign with more lines in its [collectives] table, or with another table in place of it."""
+    head, rest = CAMPAIGN.split("[collectives]")
+    table, jobs = rest.split("[[jobs]]")
+    body = text if text.startswith("[") else f"[collectives]{table}{text}\n"
+    head = head.replace("[launch]", f'backend = "{backend}"\n[launch]')
+    document = tomllib.loads(f"{head}{body}\n[[jobs]]{jobs}")
+    return files.parse(CampaignFile, document, "c.toml")
+
+
+def test_dtypes_and_redops_are_combined_where_they_mean_something() -> None:
+    campaign = swept('dtypes = ["float32", "int8"]\nredops = ["sum", "max"]\nin_place = [false, true]')
+    cases = [case for case in plan_cases(campaign, TREE) if case.kind is CaseKind.COLLECTIVE and case.span == 1]
+    found = {(c.operation, c.dtype, c.redop, c.in_place) for c in cases}
+    reduced = {("all_reduce", dtype, redop, False) for dtype in ("float32", "int8") for redop in ("sum", "max")}
+    gathered = {("all_gather", dtype, "none", place) for dtype in ("float32", "int8") for place in (False, True)}
+    assert found == reduced | gathered
+
+
+def test_a_barrier_is_one_case_without_a_size() -> None:
+    cases = collectives_of(operations='["barrier"]', rank_orders='["sorted"]', concurrency='["alone"]')
+    assert [(case.size_bytes, case.redop, case.span) for case in cases] == [(0, "none", 1), (0, "none", 2)]
+
+
+def test_the_skew_belongs_to_uneven_exchanges_alone() -> None:
+    cases = collectives_of(operations='["all_to_all", "all_to_all_v"]')
+    assert {(case.operation, case.skew) for case in cases} == {("all_to_all", 1.0), ("all_to_all_v", 1.5)}
+
+
+def test_groups_that_a_collective_cannot_use_are_refused() -> None:
+    operations = '["all_reduce", "hypercube", "send", "exchange"]'
+    with pytest.raises(ValueError) as error:
+        plan_cases(campaign_of(operations=operations, nodes_per_group="3"), TREE)
+    assert str(error.value).splitlines() == [
+        "collectives: hypercube cannot run on groups of 3 ranks; expected 2, 4, 8, ... ranks, since it doubles what is "
+        "known in each step",
+        "collectives: send cannot run on groups of 3 ranks; expected an even number of ranks, since it works in pairs",
+        "collectives: exchange cannot run on groups of 3 ranks; expected an even number of ranks, since it works in "
+        "pairs",
+    ]
+    assert {case.operation for case in collectives_of(operations=operations)} == set(
+        tomllib.loads(f"x={operations}")["x"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "backend", "message"),
+    [
+        ('redops = ["avg"]', "gloo", "c.toml: collectives.redops: backend gloo has no avg"),
+        ('redops = ["avg"]\ndtypes = ["int8"]', "nccl", "c.toml: collectives.redops: avg of int8 is not exact"),
+        ("graph = true", "gloo", "c.toml: collectives.graph: backend gloo has no CUDA graphs"),
+        ("skew = 2.5", "gloo", "c.toml: collectives.skew: found 2.5, expected from 1"),
+        (
+            "[overlap]\nnodes_per_group = 2\nctas = [8]",
+            "gloo",
+            "c.toml: overlap.ctas: backend gloo has no limit of CTAs",
+        ),
+        ("[overlap]\nnodes_per_group = 2\nctas = [0, 99]", "nccl", "c.toml: overlap.ctas: found 99, expected 1 to 64"),
+        ('[overlap]\nnodes_per_group = 2\noperation = "barrier"', "gloo", "c.toml: overlap.operation: found 'barrier'"),
+    ],
+)
+def test_what_a_backend_has_not_is_refused(lines: str, backend: str, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        swept(lines, backend)
+    (line,) = str(error.value).splitlines()
+    assert line.startswith(message)
+
+
+@pytest.mark.parametrize("lines", ['redops = ["avg"]', "graph = true", "[overlap]\nnodes_per_group = 2\nctas = [0, 8]"])
+def test_nccl_has_what_gloo_has_not(lines: str) -> None:
+    assert plan_cases(swept(lines, "nccl"), TREE)
+
+
+def test_a_start_up_is_measured_by_group_size() -> None:
+    campaign = replace(swept("[startup]\nnodes_per_group = [2, 8]\nsize = 100"), jobs=())
+    cases = plan_cases(campaign, TREE)
+    assert [(case.kind, case.groups, case.span) for case in cases] == [
+        (CaseKind.STARTUP, ((0, 1),), 1),
+        (CaseKind.STARTUP, ((0, 1, 2, 3, 4, 5, 6, 7),), 2),
+    ]
+    assert {case.size_bytes for case in cases} == {100}
+
+
+def test_products_are_measured_beside_a_collective_for_every_limit_of_ctas() -> None:
+    table = "[overlap]\nnodes_per_group = 4\nsize = 4096\nmatrix = 64\nproducts = 3\nctas = [0, 4]"
+    cases = plan_cases(replace(swept(table, "nccl"), jobs=()), TREE)
+    assert [(case.kind, case.arm, case.cta, case.matrix, case.products) for case in cases] == [
+        (CaseKind.OVERLAP, "", 0, 64, 3),
+        (CaseKind.OVERLAP, "cta-4", 4, 64, 3),
+    ]
+
+
+def test_groups_larger_than_the_world_are_refused() -> None:
+    campaign = replace(swept("[startup]\nnodes_per_group = [9]"), jobs=())
+    with pytest.raises(ValueError, match="nodes_per_group: found 9, expected at most the world's 8 nodes"):
+        plan_cases(campaign, TREE)

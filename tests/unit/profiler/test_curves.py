@@ -166,3 +166,28 @@ def test_groups_of_a_unit_are_no_units_of_their_own() -> None:
 
 def test_steps_are_no_collectives() -> None:
     assert fit_curves(framed([replace(MEASUREMENT, kind="step")])) == ()
+
+
+def test_interference_compares_each_group_with_itself_alone() -> None:
+    alone = replace(MEASUREMENT, concurrency="alone")
+    cases = [(alone, 0.02), (MEASUREMENT, 0.04), (replace(MEASUREMENT, group=1), 0.4)]
+    points = {p.concurrency: p for p in fit_curves(framed(measured(np.random.default_rng(13), cases)))}
+    assert points["alone"].interference is None
+    found = points["all"].interference
+    assert found is not None
+    assert holds(found.estimate, 0.5) and found.estimate.value == pytest.approx(0.5, abs=0.03)
+    assert found.verdict is Verdict.SLOWER and found.sentence.startswith("slower: loses ")
+
+
+@pytest.mark.parametrize("changes", [{"draw": 1}, {"span": 2}, {"group": 1}, {"size_bytes": 2048}])
+def test_groups_that_were_not_measured_alone_have_no_interference(changes: dict[str, object]) -> None:
+    other = replace(MEASUREMENT, **changes)  # type: ignore[arg-type]
+    cases = [(replace(MEASUREMENT, concurrency="alone"), 0.02), (other, 0.04)]
+    points = fit_curves(framed(measured(np.random.default_rng(14), cases)))
+    assert [point.interference for point in points] == [None, None]
+
+
+def test_pairs_are_no_collectives_and_a_barrier_has_no_busbw() -> None:
+    barrier = replace(MEASUREMENT, operation="barrier", size_bytes=0)
+    (point,) = fit_curves(framed([replace(MEASUREMENT, kind="pairs"), barrier]))
+    assert point.operation == "barrier" and point.time_s is not None and point.busbw_bytes_per_s is None

@@ -8,9 +8,10 @@ from click.testing import CliRunner, Result
 
 from spanfit.cli.profile import profile
 from spanfit.errors import FitError
+from spanfit.profiler.curves_file import read_curves
 from spanfit.results.schema import Measurement
 from spanfit.results.store import Store
-from tests.unit.profiler.factory import MEASUREMENT, RUN, failed, measured, step_cases
+from tests.unit.profiler.factory import MEASUREMENT, RUN, Noise, failed, measured, step_cases
 
 COLLECTIVES = [(MEASUREMENT, 0.02), (replace(MEASUREMENT, span=2), 0.08)]
 STEPS = step_cases({"dp-aligned": 0.486, "pp-aligned": 0.39, "misaligned-00": 0.5, "misaligned-01": 0.55})
@@ -52,7 +53,33 @@ def test_gains_show_intervals_and_verdicts(tmp_path: Path) -> None:
     assert {gain["arm"] for gain in document["jobs"][0]["gains"]} == {"dp-aligned", "pp-aligned"}
 
 
-@pytest.mark.parametrize(("command", "cases"), [("curves", STEPS), ("gains", COLLECTIVES)])
+def test_curves_are_written_to_a_file_that_is_read_back(tmp_path: Path) -> None:
+    cases = [(replace(MEASUREMENT, size_bytes=1 << n), 1e-3 + 2.0 ** (n - 25)) for n in range(14, 24)]
+    alone = [(replace(case, concurrency="alone"), time_s / 2) for case, time_s in cases]
+    rows = measured(np.random.default_rng(5), [*cases, *alone], noise=Noise(unit=0.01, row=0.01))
+    shown = ran(tmp_path, rows, "curves", "-o", str(tmp_path / "out" / "curves.json"))
+    assert shown.exit_code == 0, shown.output
+    assert "Interference" in shown.stdout and "slower: loses 50" in shown.stdout
+    assert "Fits: time = alpha + beta size" in shown.stdout and "half of the lasting" in shown.stdout
+    written = read_curves(tmp_path / "out" / "curves.json")
+    assert (written.run_id, len(written.curves)) == (RUN.run_id, 2)
+    assert all(curve.fit and curve.fit.half_bytes for curve in written.curves)
+
+
+def test_pairs_show_slow_links_first(tmp_path: Path) -> None:
+    pair = replace(MEASUREMENT, kind="pairs", operation="send", concurrency="alone", nranks=2)
+    nodes = [(a, b) for a in range(4) for b in range(4) if a != b]
+    cases = [(replace(pair, nodes=f"{a},{b}"), 0.04 if 2 in (a, b) else 0.02) for a, b in nodes]
+    rows = measured(np.random.default_rng(6), cases, noise=Noise(unit=0.01, row=0.01))
+    shown = ran(tmp_path, rows, "pairs")
+    assert shown.exit_code == 0, shown.output
+    assert "slower than its class by" in shown.stdout and "Classes of links" in shown.stdout
+    assert "a host counts as one link" in shown.stderr
+    (scan,) = json.loads(ran(tmp_path, rows, "pairs", "--json").stdout)["scans"]
+    assert scan["links"][0]["name"] == "n2" and scan["links"][0]["against_class"]["value"] > 0.4
+
+
+@pytest.mark.parametrize(("command", "cases"), [("curves", STEPS), ("gains", COLLECTIVES), ("pairs", STEPS)])
 def test_a_run_without_the_rows_is_refused(
     tmp_path: Path, command: str, cases: list[tuple[Measurement, float]]
 ) -> None:

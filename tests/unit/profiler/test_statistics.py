@@ -1,4 +1,5 @@
 import math
+import random
 from collections.abc import Sequence
 from itertools import combinations
 
@@ -122,3 +123,61 @@ def test_signs_stay_in_the_interval() -> None:
 def test_broken_intervals_are_refused(low: float | None, high: float | None) -> None:
     with pytest.raises(ValueError, match="ci_low"):
         Estimate(value=1.0, ci_low=low, ci_high=high)
+
+
+def test_units_of_one_per_launch_are_the_plain_interval_widened_past_a_final_claim() -> None:
+    values = [*VALUES, 0.2, 0.22]
+    six, seven = statistics.interval(values[:6]), statistics.interval(values)
+    assert statistics.unit_interval(values[:6], range(6)) == six
+    widened = statistics.unit_interval(values, range(7))
+    assert widened.value == pytest.approx(seven.value)
+    assert statistics.half_width(widened) == pytest.approx(statistics.WIDENING * (statistics.half_width(seven) or 0))
+
+
+def test_units_of_one_launch_give_the_interval_of_that_launch() -> None:
+    assert statistics.unit_interval(VALUES, [3] * 5) == statistics.interval(VALUES)
+    assert statistics.unit_interval([1.0], [0]) == Estimate(value=1.0, ci_low=None, ci_high=None)
+
+
+@given(st.lists(st.lists(st.floats(-1, 1), min_size=1, max_size=4), min_size=2, max_size=6), st.randoms())
+def test_launches_weigh_alike_and_the_order_of_units_does_not_matter(
+    launches: list[list[float]], rng: random.Random
+) -> None:
+    values = np.concatenate([np.array(launch) for launch in launches])
+    owners = np.repeat(np.arange(len(launches)), [len(launch) for launch in launches])
+    found = statistics.unit_interval(values, owners)
+    assert found.value == pytest.approx(np.mean([np.mean(launch) for launch in launches]), abs=1e-9)
+    order = rng.sample(range(len(values)), len(values))
+    assert statistics.unit_interval(values[order], owners[order]).ci_low == pytest.approx(found.ci_low, abs=1e-9)
+
+
+def coverage(counts: Sequence[int], launch_sd: float, runs: int = 1000) -> float:
+    """Return how often intervals over units nested in launches hold the truth of 0."""
+    rng = np.random.default_rng(20261130)
+    launches = np.repeat(np.arange(len(counts)), counts)
+    hits = 0
+    for _ in range(runs):
+        values = rng.normal(0, launch_sd, len(counts))[launches] + rng.normal(0, 1, len(launches))
+        found = statistics.unit_interval(values, launches)
+        assert found.ci_low is not None and found.ci_high is not None
+        hits += found.ci_low <= 0 <= found.ci_high
+    return hits / runs
+
+
+@pytest.mark.parametrize("counts", [(2,) * 6, (4, 4, 4), (1, 1, 2, 2, 4, 4), (2, 3, 3)])
+@pytest.mark.parametrize("launch_sd", [0.0, 0.5, 2.0])
+def test_intervals_hold_the_truth_whatever_part_of_the_scatter_is_the_launch(
+    counts: tuple[int, ...], launch_sd: float
+) -> None:
+    assert 0.925 <= coverage(counts, launch_sd) <= 0.98
+
+
+def test_taking_communicators_for_launches_would_claim_too_much() -> None:
+    rng = np.random.default_rng(7)
+    hits = 0
+    for _ in range(500):
+        values = np.repeat(rng.normal(0, 1, 6), 4) + rng.normal(0, 0.2, 24)
+        naive = statistics.interval(values)
+        assert naive.ci_low is not None and naive.ci_high is not None
+        hits += naive.ci_low <= 0 <= naive.ci_high
+    assert hits / 500 < 0.8

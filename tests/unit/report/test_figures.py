@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from spanfit.collectives import Collective
-from spanfit.profiler.curves import SpanCurvePoint, fit_curves
+from spanfit.profiler.curves import SpanCurvePoint, fit_curves, join_curves
 from spanfit.profiler.gains import fit_gains
 from spanfit.report.drawing import minipod_colour, readable, span_colour, text_colour
 from spanfit.report.figures import curve_legend, curve_panels, gain_panel, loss_panels, weights_figure
@@ -83,9 +83,17 @@ def test_nine_collectives_of_ten_sizes_label_at_most_six_of_them() -> None:
         for exponent in range(10, 30, 2)
     ]
     panels = curve_panels(fit_curves(framed(measured(np.random.default_rng(3), cases, launches=2, repetitions=1))))
-    assert len(panels) == len(Collective)
+    assert len(panels) == len(Collective) - 1, "a barrier has no busbw"
     sizes = [text for text in texts(panels[0]) if re.fullmatch(r"\d+ [KM]?i?B", text)]
     assert 2 <= len(sizes) <= 6 and sizes[-1] == "256 MiB"
+
+
+def test_a_fit_is_a_line_of_its_own_where_it_rests_on_five_sizes() -> None:
+    for nsizes, more in ((4, False), (6, True)):
+        cases = [(replace(MEASUREMENT, size_bytes=1 << n), 1e-3 + 2.0 ** (n - 25)) for n in range(14, 14 + nsizes)]
+        frame = framed(measured(np.random.default_rng(5), cases, launches=2))
+        points = fit_curves(frame)
+        assert (curve_panels(points) != curve_panels(points, join_curves(frame, points))) is more
 
 
 def test_the_legend_has_an_entry_for_each_span_and_order_and_spans_keep_their_colour() -> None:

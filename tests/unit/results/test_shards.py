@@ -158,3 +158,46 @@ def test_a_failure_begins_a_shard_that_is_not_there_or_only_torn(tmp_path: Path)
     path = written(tmp_path, '{"type": "wor')
     append_failure(path, failure)
     assert read_shard(path).cases == (failure,)
+
+
+def test_a_case_of_several_parts_gives_rows_for_each() -> None:
+    first, second = [[[1.0, 2.0], [3.0, 1.0]]], [[[0.1, 0.2], [0.3, 0.1]]]
+    line = line_of([[0, 1]], first, parts={"communicator": first, "first_all_reduce": second}, warmup=3)
+    found = [(row.operation, row.repetition, row.time_s) for row in rows_of(line)]
+    assert found == [
+        ("communicator", 0, 3.0),
+        ("communicator", 1, 2.0),
+        ("first_all_reduce", 0, 0.3),
+        ("first_all_reduce", 1, 0.2),
+    ]
+    assert {row.case_id for row in rows_of(line)} == {"abc"}
+
+
+def test_a_failed_case_of_several_parts_is_one_row() -> None:
+    (row,) = rows_of(line_of([[0, 1]], [[[], []]], parts={"a": [], "b": []}, status="failed", reason="no core"))
+    assert (row.operation, row.status, row.reason) == ("all_reduce", Status.FAILED, "no core")
+
+
+def test_lines_of_other_types_are_passed_over(tmp_path: Path) -> None:
+    device = {"type": "device", "comm_id": "1.0.0", "block": 0, "readings": [{"clock_mhz": 1980.0}]}
+    shard = read_shard(written(tmp_path, "".join(json.dumps(line) + "\n" for line in (WORLD, device))))
+    assert shard == Shard(worlds=(WORLD,), cases=())
+
+
+def test_a_launch_that_measured_start_ups_says_how_long_its_ranks_took_to_meet() -> None:
+    start = line_of([[0, 1]], [[[1.0], [3.0]]])
+    start["case"] = start["case"] | {"kind": "startup"}
+    world = WORLD | {"init_s": [0.5, 0.2, 0.4, 0.3]}
+    shard = Shard(worlds=(world, world), cases=(start,))
+    without = Shard(worlds=(world,), cases=(line_of([[0]], [[[1.0]]]),))
+    rows = list(measurements("run", [shard], 1, {"minipod": MINIPODS}))
+    assert [row.operation for row in rows] == ["process_group", "process_group", "all_reduce"]
+    found = rows[0]
+    assert (found.kind, found.launch, found.nranks, found.nnodes, found.span) == ("startup", 1, 4, 4, 2)
+    assert (found.time_s, found.slowest_rank, found.time_min_s, found.fastest_rank) == (0.5, 0, 0.2, 1)
+    assert "process_group" not in {r.operation for r in measurements("run", [without], 1, {"minipod": MINIPODS})}
+
+
+def test_a_row_names_the_nodes_of_its_group_once_in_rank_order() -> None:
+    line = line_of([[2, 3, 0, 1], [6, 7, 4, 5]], [[[1.0]] * 4, [[2.0]] * 4])
+    assert [row.nodes for row in rows_of(line, ngpus_per_node=2)] == ["1,0", "3,2"]

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from spanfit.bench.case import LaunchPlan, Visit
-from spanfit.bench.worker import drop_torn_line, kept_environment, render_visit, world_ranks
+from spanfit.bench.lines import drop_torn_line, kept_environment, misplaced, render_visit, world_ranks
 from tests.unit.bench.test_case import CASE, OTHER_CASE
 
 COLLECTIVE = replace(CASE, **OTHER_CASE)  # type: ignore[arg-type]
@@ -36,6 +36,28 @@ def test_the_gpus_of_a_step_form_a_lane_for_each_local_rank() -> None:
     assert world_ranks(case, 2) == ((6, 2, 0, 4), (7, 3, 1, 5))
 
 
+@pytest.mark.parametrize(
+    ("hosts", "fault"),
+    [
+        (("n0", "n1", "n2", "n3"), ""),
+        (("n0.cluster", "n1.cluster", "n2", "n3"), ""),
+        # As a rendezvous would number them that sorts names, or any that puts its own host first.
+        (("n0", "n2", "n1", "n3"), "rank 1 runs on n2, expected n1; rank 2 runs on n1, expected n2"),
+        (("n1", "n0", "n2", "n3"), "rank 0 runs on n1, expected n0; rank 1 runs on n0, expected n1"),
+        (("n0", "n1", "n2", "n30"), "rank 3 runs on n30, expected n3"),
+        (("n0",), "the world has 1 ranks; expected 4"),
+    ],
+)
+def test_a_world_elsewhere_or_in_another_order_is_told(hosts: tuple[str, ...], fault: str) -> None:
+    assert misplaced(plan_of(1), hosts) == fault
+
+
+def test_the_hosts_of_several_ranks_a_node_follow_each_other() -> None:
+    hosts = ("n0", "n0", "n1", "n1", "n2", "n2", "n3", "n3")
+    assert misplaced(plan_of(2), hosts) == ""
+    assert misplaced(plan_of(2), ("n0", "n1", "n2", "n3") * 2).startswith("rank 1 runs on n1, expected n0")
+
+
 def test_only_what_explains_a_measurement_is_kept_and_no_secret() -> None:
     kept = {
         "NCCL_ALGO": "Ring",
@@ -44,12 +66,15 @@ def test_only_what_explains_a_measurement_is_kept_and_no_secret() -> None:
         "TORCH_NCCL_BLOCKING_WAIT": "1",
         "UCX_TLS": "tcp",
         "FI_PROVIDER": "efa",
+        "OMPI_MCA_pml": "ob1",
+        "MPIR_CVAR_CH4_NETMOD": "ofi",
         "OMP_NUM_THREADS": "1",
         "CUDA_VISIBLE_DEVICES": "0",
         "CUDA_DEVICE_MAX_CONNECTIONS": "1",
     }
     dropped = {
         "PATH": "/bin",
+        "OMPI_MCA_initial_wdir": "/home",
         "HOME": "/home",
         "AWS_SECRET_ACCESS_KEY": "s",
         "CUDA_HOME": "/usr/local/cuda",
@@ -89,6 +114,26 @@ def test_a_rank_that_takes_no_part_cannot_make_the_visit_wrong() -> None:
     line = render_visit(plan_of(1), visit, gathered)
     assert line["status"] == "ok"
     assert line["times_s"] == [[[0.5], [0.5]]]
+
+
+def test_parts_are_told_apart_by_their_repetitions_and_notes_are_kept() -> None:
+    visit = Visit(position=0, block=0, case=replace(COLLECTIVE, groups=((1, 0),), repetitions=2))
+    gathered = [[1.0, rank + 0.1, rank + 0.2, rank + 0.3, rank + 0.4] for rank in range(2)]
+    line = render_visit(plan_of(1), visit, gathered, parts=("whole", "first"), notes={"warmup": 6})
+    assert line["parts"] == {"whole": [[[1.1, 1.2], [0.1, 0.2]]], "first": [[[1.3, 1.4], [0.3, 0.4]]]}
+    assert line["times_s"] == line["parts"]["whole"]
+    assert line["warmup"] == 6
+    alone = render_visit(plan_of(1), visit, [row[:3] for row in gathered], parts=("all_reduce",))
+    assert "parts" not in alone
+    assert alone["times_s"] == line["times_s"]
+
+
+def test_a_case_that_cannot_be_timed_is_a_final_line_without_times() -> None:
+    visit = Visit(position=0, block=0, case=replace(COLLECTIVE, groups=((0, 1),)))
+    gathered = [[1.0] + [float("nan")] * 4] * 2
+    line = render_visit(plan_of(1), visit, gathered, parts=("all_reduce",), fault="too few cores")
+    assert (line["status"], line["reason"], line["final"]) == ("failed", "too few cores", True)
+    assert line["times_s"] == [[[], []]]
 
 
 @pytest.mark.parametrize(
