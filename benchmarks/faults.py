@@ -36,8 +36,10 @@ from spanfit.launch import fabric as fabrics
 from spanfit.launch import testbed as beds
 from spanfit.launch.fabric import Fabric, LinkClass, LinkShape
 from spanfit.launch.testbed import Testbed
-from spanfit.profiler.campaign import Campaign, Progress, Way, open_worlds
+from spanfit.profiler.campaign import Campaign
 from spanfit.profiler.diagnose import Ailment, Diagnosis, diagnose
+from spanfit.profiler.following import Progress
+from spanfit.profiler.ways import Way, open_worlds
 from spanfit.topology.readers.cluster_file import render_cluster
 
 RATES = {LinkClass.HOST: 300e6, LinkClass.LEAF: 600e6, LinkClass.MINIPOD: 1200e6}

@@ -14,7 +14,8 @@ from spanfit.units import format_percent, format_size, format_time
 
 if TYPE_CHECKING:
     from spanfit.bench.case import BenchCase
-    from spanfit.profiler.campaign import Campaign, Progress
+    from spanfit.profiler.campaign import Campaign
+    from spanfit.profiler.following import Progress
     from spanfit.profiler.stopping import CaseState
 
 _FILE = click.argument("campaign_file", metavar="CAMPAIGN.toml", type=click.Path(path_type=Path))
@@ -112,7 +113,8 @@ def _arm_rows(planned: "Campaign", job: str, ncolumns: int) -> Iterator[list[str
 @click.option("--dry-run", is_flag=True, help="Print what each host would run, and start nothing.")
 def run(campaign_file: Path, store: Path, again: bool, dry_run: bool) -> None:
     """Measure what is missing of a campaign; the same command goes on where it stopped."""
-    from spanfit.profiler.campaign import Campaign, open_worlds
+    from spanfit.profiler.campaign import Campaign
+    from spanfit.profiler.ways import open_worlds
 
     planned = Campaign(campaign_file, store, again=again)
     if dry_run:

@@ -5,7 +5,6 @@ launch is there, they become ``STORE/RUN_ID.parquet`` and the folder goes. A cas
 so a kill costs the case in hand, and the same command measures what is missing.
 """
 
-import contextlib
 import fcntl
 import json
 import os
@@ -13,34 +12,31 @@ import platform
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from spanfit import __version__, files
-from spanfit.bench.campaign_file import Backend, CampaignFile, Launcher
+from spanfit.bench.campaign_file import Backend, CampaignFile
 from spanfit.bench.case import BenchCase, LaunchPlan, Visit, dump_launch
 from spanfit.bench.groups import NodeTree
-from spanfit.bench.heartbeat import read_heartbeats
 from spanfit.bench.plan import plan_cases
 from spanfit.errors import ConfigError, StoreError, TimedOutError
 from spanfit.launch import testbed
 from spanfit.launch.fabric import Fabric
 from spanfit.launch.fabric import cluster as fabric_cluster
-from spanfit.launch.mpi import MpirunWorlds
-from spanfit.launch.slurm import SrunWorlds
-from spanfit.launch.testbed import Testbed
-from spanfit.launch.worlds import AgentWorlds, ForkedWorlds, WorldRequest, Worlds, ssh_argv
+from spanfit.launch.worlds import WorldRequest, Worlds
 from spanfit.profiler.agenda import Agenda
 from spanfit.profiler.clock import RunClock
 from spanfit.profiler.failures import Incident, blame, failed_line, note_impossible
+from spanfit.profiler.following import Progress, Tail, Watch
 from spanfit.profiler.stopping import CaseState, History, case_states, frame_units
-from spanfit.profiler.watchdog import LIMIT_MARGIN_S, Watchdog
+from spanfit.profiler.watchdog import LIMIT_MARGIN_S
+from spanfit.profiler.ways import MPI_WORKER, WORKER, Way, open_worlds
 from spanfit.results import schema
 from spanfit.results.schema import RunInfo, Status
 from spanfit.results.shards import Shard, append_failure, measurements, read_shard
@@ -49,45 +45,11 @@ from spanfit.topology.hostlist import expand_hostlist
 from spanfit.topology.model import Cluster, NodeState, RankMap
 from spanfit.topology.readers.cluster_file import read_cluster
 
-_WORKER = "spanfit.bench.worker"
-_MPI_WORKER = "spanfit.bench.mpi_worker"
 _PORTS = 100
 _CLOCK = "clock.json"
 _EXCLUDED = "excluded.json"
-_LOOK_S = 1.0
 _ENVIRONMENT_NAME = re.compile(r"(NCCL|GLOO|TORCH|OMP|UCX|FI|CUDA|TP|MPIR_CVAR)_[A-Z0-9_]+|OMPI_MCA_[a-z0-9_]+")
 _TESTBED_ENVIRONMENT = {"GLOO_SOCKET_IFNAME": "eth0", "TP_SOCKET_IFNAME": "eth0"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """How far a campaign is.
-
-    Attributes
-    ----------
-    launch, launches : int
-        The launch that runs, counted from 0, of how many at most.
-    done, total : int
-        Cases finished over all launches, of how many; where the campaign stops by itself, of about how many.
-    case : str
-        The case in hand, in words.
-    open_cases : int
-        Cases that this launch measures.
-    left_s : float or None
-        Seconds until the campaign's time limit, None where it has none.
-    """
-
-    launch: int
-    launches: int
-    done: int
-    total: int
-    case: str
-    open_cases: int
-    left_s: float | None = None
-
-
-Way = tuple[Worlds, str, dict[str, float]]
-"""How worlds are started, what their traffic goes over, and the known rates [bits/s] of that."""
 
 
 class Campaign:
@@ -228,7 +190,7 @@ class Campaign:
         names = tuple(self.node_names[rank] for rank in self._seats())
         return WorldRequest(
             rank_map=RankMap(node_names=names, ngpus_per_node=self.file.launch.ranks_per_node),
-            module=_MPI_WORKER if self.file.backend is Backend.MPI else _WORKER,
+            module=MPI_WORKER if self.file.backend is Backend.MPI else WORKER,
             argv=(str((self.folder / f"{stem}.plan.json").absolute()),),
             environment=environment,
             port=self.file.launch.port + launch % _PORTS,
@@ -340,8 +302,8 @@ class Campaign:
         self.clock.begin(launch)
         done = sum(map(len, self.visits[: launch + 1])) - len(self.missing(launch))
         total, open_cases = self.agenda.expected_visits(launch), len({visit.case for visit in self.visits[launch]})
-        tail = _Tail(shard)
-        watch = _Watch(Path(plan.heartbeats), self.file.launch.timeout)
+        tail = Tail(shard)
+        watch = Watch(Path(plan.heartbeats), self.file.launch.timeout)
 
         def tick() -> bool:
             count = tail.count_cases()
@@ -418,80 +380,6 @@ class Campaign:
             git_commit=git_commit(),
             spec=files.plain(self.file) | {"jobs": [asdict(job.step()) for job in self.file.jobs]},
         )
-
-
-class _Watch:
-    """Looks at the heartbeats of a world, at most once a second."""
-
-    def __init__(self, beats: Path, limit_s: float) -> None:
-        self.beats = beats
-        self.looked_s = time.monotonic()
-        self.watchdog = Watchdog(limit_s, self.looked_s)
-
-    def is_stuck(self, ncases: int) -> bool:
-        now_s = time.monotonic()
-        if now_s - self.looked_s < _LOOK_S:
-            return False
-        self.looked_s = now_s
-        return self.watchdog.is_stuck(read_heartbeats(self.beats), ncases, now_s)
-
-
-class _Tail:
-    """Counts the cases that were appended to a shard since this was made, reading each byte once."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.offset = path.stat().st_size if path.exists() else 0
-        self.count = 0
-
-    def count_cases(self) -> int:
-        with contextlib.suppress(FileNotFoundError), self.path.open("rb") as file:
-            file.seek(self.offset)
-            fresh = file.read()
-            whole = fresh[: fresh.rfind(b"\n") + 1]
-            self.offset += len(whole)
-            self.count += whole.count(b'"type": "case"')
-        return self.count
-
-
-@contextmanager
-def open_worlds(launcher: Launcher, fabric: Fabric | None) -> Iterator[Way]:
-    """Give a way to start worlds, what their traffic goes over, and the known rates [bits/s] of that.
-
-    A testbed that is up already is used and left up; otherwise one is brought up for the time of the campaign.
-    """
-    if not launcher.on_testbed:
-        starters: dict[Launcher, Callable[[], Worlds]] = {
-            Launcher.SSH: lambda: AgentWorlds(ssh_argv, str),
-            Launcher.MPIRUN: MpirunWorlds,
-            Launcher.SRUN: SrunWorlds,
-        }
-        with starters[launcher]() as worlds:
-            yield worlds, "network between the hosts", {}
-        return
-    assert fabric is not None
-    with open_testbed(fabric) as bed:
-        transport = f"testbed {bed.name} (emulated: network namespaces on one machine)"
-        in_testbed: dict[Launcher, Callable[[], Worlds]] = {
-            Launcher.TESTBED: lambda: ForkedWorlds(bed, _WORKER),
-            Launcher.TESTBED_TORCHRUN: lambda: AgentWorlds(bed.host_argv, lambda host: bed.hosts[host].address),
-            Launcher.TESTBED_MPIRUN: lambda: MpirunWorlds(bed),
-        }
-        with in_testbed[launcher]() as worlds:
-            yield worlds, transport, bed.truth()
-
-
-@contextmanager
-def open_testbed(fabric: Fabric) -> Iterator[Testbed]:
-    """Give the testbed of this name that is up, else one that lasts as long as the block."""
-    if fabric.name in testbed.names():
-        yield testbed.connect(fabric.name)
-        return
-    bed = testbed.up(fabric, attached=True)
-    try:
-        yield bed
-    finally:
-        bed.down()
 
 
 def switches_by_tier(cluster: Cluster, node_names: Sequence[str]) -> dict[str, tuple[str, ...]]:

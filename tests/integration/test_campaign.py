@@ -17,7 +17,8 @@ from spanfit.errors import ConfigError, ExitCode, LaunchError, SpanfitError, Tim
 from spanfit.launch import testbed as beds
 from spanfit.launch.fabric import Fabric
 from spanfit.launch.testbed import Testbed
-from spanfit.profiler.campaign import Campaign, Progress
+from spanfit.profiler.campaign import Campaign
+from spanfit.profiler.following import Progress
 from tests.conftest import make_fabric
 from tests.integration.factory import SMALL, namespace, processes_in, wait_for_end, write_campaign
 

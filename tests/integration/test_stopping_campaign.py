@@ -9,7 +9,8 @@ from typing import Any
 
 from spanfit.errors import ExitCode
 from spanfit.profiler import stopping
-from spanfit.profiler.campaign import Campaign, Progress
+from spanfit.profiler.campaign import Campaign
+from spanfit.profiler.following import Progress
 from tests.conftest import make_fabric
 from tests.integration.factory import write_campaign
 

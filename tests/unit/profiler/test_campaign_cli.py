@@ -8,7 +8,8 @@ from click.testing import CliRunner, Result
 
 from spanfit.cli.campaign import _LineProgress
 from spanfit.cli.main import spanfit
-from spanfit.profiler.campaign import Campaign, Progress
+from spanfit.profiler.campaign import Campaign
+from spanfit.profiler.following import Progress
 from tests.unit.profiler.test_campaign import CAMPAIGN, campaign_in
 
 ADAPTIVE = CAMPAIGN.replace("launches = 2", "launches = 6\nmax_launches = 12\nprecision = 0.05")
