@@ -100,6 +100,17 @@ def render_visit(
 
     by_name = {name: times_s(part) for part, name in enumerate(parts)} if len(parts) > 1 else {}
     return {
+        **render_failure(plan, visit, status, reason),
+        "times_s": times_s(0),
+        **({"final": True} if fault else {}),
+        **({"parts": by_name} if by_name else {}),
+        **(notes or {}),
+    }
+
+
+def render_failure(plan: LaunchPlan, visit: Visit, status: str, reason: str) -> dict[str, Any]:
+    """Return a visit's line of the shard where nothing was timed: the case, its groups' ranks, and why."""
+    return {
         "type": "case",
         "launch": plan.launch,
         "comm_id": f"{plan.comm_id}.{visit.block}",
@@ -109,11 +120,8 @@ def render_visit(
         "case": asdict(visit.case),
         "status": status,
         "reason": reason,
-        "ranks": groups,
-        "times_s": times_s(0),
-        **({"final": True} if fault else {}),
-        **({"parts": by_name} if by_name else {}),
-        **(notes or {}),
+        "ranks": world_ranks(visit.case, plan.ngpus_per_node),
+        "times_s": [],
     }
 
 

@@ -24,6 +24,7 @@ from spanfit import __version__, files
 from spanfit.bench.campaign_file import Backend, CampaignFile
 from spanfit.bench.case import BenchCase, LaunchPlan, Visit, dump_launch
 from spanfit.bench.groups import NodeTree
+from spanfit.bench.lines import render_failure
 from spanfit.bench.plan import plan_cases
 from spanfit.errors import ConfigError, StoreError, TimedOutError
 from spanfit.launch import testbed
@@ -32,7 +33,7 @@ from spanfit.launch.fabric import cluster as fabric_cluster
 from spanfit.launch.worlds import WorldRequest, Worlds
 from spanfit.profiler.agenda import Agenda
 from spanfit.profiler.clock import RunClock
-from spanfit.profiler.failures import Incident, blame, failed_line, note_impossible
+from spanfit.profiler.failures import Incident, blame, note_impossible
 from spanfit.profiler.following import Progress, Tail, Watch
 from spanfit.profiler.stopping import CaseState, History, case_states, frame_units
 from spanfit.profiler.watchdog import LIMIT_MARGIN_S
@@ -351,7 +352,7 @@ class Campaign:
         plan = self._plan(0, 0, visits)
         for visit in visits:
             reason = f"not begun within the campaign's time limit of {self.clock.limit_s:.0f} s"
-            append_failure(self.shard_path(0), failed_line(plan, visit, Status.TIMED_OUT, reason))
+            append_failure(self.shard_path(0), render_failure(plan, visit, Status.TIMED_OUT, reason))
 
     def _info(self, shards: Sequence[Shard]) -> RunInfo:
         start: dict[str, Any] = json.loads(files.read_text(self.folder / "plan.json"))

@@ -3,12 +3,12 @@
 import re
 import shutil
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from spanfit.bench.case import LaunchPlan, Visit
 from spanfit.bench.heartbeat import read_heartbeats
+from spanfit.bench.lines import render_failure
 from spanfit.errors import LaunchError, TimedOutError
 from spanfit.launch.worlds import Failure
 from spanfit.profiler.watchdog import find_suspects, name_ranks
@@ -55,7 +55,7 @@ def blame(failure: Failure, plan: LaunchPlan, shard: Path, left: Sequence[Visit]
     sick, reason = _hung(failure, plan, cause) if hung else _died(failure, cause)
     in_hand = ""
     if left and any(world["comm_id"] == plan.comm_id for world in read_shard(shard).worlds):
-        append_failure(shard, failed_line(plan, left[0], Status.TIMED_OUT if hung else Status.FAILED, reason))
+        append_failure(shard, render_failure(plan, left[0], Status.TIMED_OUT if hung else Status.FAILED, reason))
         in_hand = f" during {left[0].case.label()}"
     kept = keep_evidence(plan, failure.log.parent, shard.parent)
     text = (
@@ -98,24 +98,6 @@ def keep_evidence(plan: LaunchPlan, logs: Path, run: Path) -> Path:
     return kept
 
 
-def failed_line(plan: LaunchPlan, visit: Visit, status: Status, reason: str) -> dict[str, Any]:
-    """Return the shard line of a case that did not end well."""
-    per_node = plan.ngpus_per_node
-    return {
-        "type": "case",
-        "launch": plan.launch,
-        "comm_id": f"{plan.comm_id}.{visit.block}",
-        "position": visit.position,
-        "block": visit.block,
-        "case_id": visit.case.case_id,
-        "case": asdict(visit.case),
-        "status": status,
-        "reason": reason,
-        "ranks": [[node * per_node + i for node in group for i in range(per_node)] for group in visit.case.groups],
-        "times_s": [],
-    }
-
-
 def note_impossible(plan: LaunchPlan, shard: Path, visits: Iterable[Visit], excluded: dict[int, str]) -> None:
     """Note the cases that need an excluded node as rows that nothing will measure.
 
@@ -127,7 +109,7 @@ def note_impossible(plan: LaunchPlan, shard: Path, visits: Iterable[Visit], excl
     for visit in visits:
         nodes = {node for group in visit.case.groups for node in group}
         why = "; ".join(reason for node, reason in excluded.items() if node in nodes)
-        append_failure(shard, failed_line(plan, visit, Status.FAILED, why) | {"final": True})
+        append_failure(shard, render_failure(plan, visit, Status.FAILED, why) | {"final": True})
 
 
 def last_error(log: Path) -> str:

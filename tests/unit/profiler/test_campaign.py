@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from spanfit.bench.case import CaseKind, LaunchPlan
+from spanfit.bench.lines import render_failure
 from spanfit.errors import ConfigError
 from spanfit.profiler.campaign import Campaign, switches_by_tier
-from spanfit.profiler.failures import failed_line, last_error
+from spanfit.profiler.failures import last_error
 from spanfit.results.schema import Status
 from spanfit.results.shards import Shard, append_failure, measurements
 from spanfit.topology.model import Cluster, Node
@@ -110,9 +111,9 @@ def test_missing_is_what_has_no_finished_line(tmp_path: Path) -> None:
     first, second, *rest = campaign.visits[0]
     campaign.folder.mkdir(parents=True)
     plan = plan_of(campaign)
-    good = failed_line(plan, first, Status.OK, "")
+    good = render_failure(plan, first, Status.OK, "")
     append_failure(campaign.shard_path(0), good)
-    append_failure(campaign.shard_path(0), failed_line(plan, second, Status.FAILED, "rank 1 died"))
+    append_failure(campaign.shard_path(0), render_failure(plan, second, Status.FAILED, "rank 1 died"))
     assert campaign.missing(0) == (second, *rest)
     assert campaign.missing(1) == campaign.visits[1]
     # The same case in another block is another visit.
@@ -133,11 +134,11 @@ def plan_of(campaign: Campaign) -> LaunchPlan:
     )
 
 
-def test_a_failed_line_becomes_rows_that_say_why(tmp_path: Path) -> None:
+def test_a_render_failure_becomes_rows_that_say_why(tmp_path: Path) -> None:
     campaign = campaign_in(tmp_path)
     visit = campaign.visits[0][0]
     visit = replace(visit, case=replace(visit.case, groups=((0, 2), (1, 3))))
-    line = json.loads(json.dumps(failed_line(plan_of(campaign), visit, Status.FAILED, "rank 3 died")))
+    line = json.loads(json.dumps(render_failure(plan_of(campaign), visit, Status.FAILED, "rank 3 died")))
     assert (line["status"], line["comm_id"], line["block"]) == ("failed", f"0.1.{visit.block}", visit.block)
     assert line["ranks"] == [[0, 1, 4, 5], [2, 3, 6, 7]]
     rows = list(measurements("run", [Shard(worlds=(), cases=(line,))], 2, campaign.switches))
