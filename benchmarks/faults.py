@@ -32,6 +32,7 @@ from rich.console import Console
 from rich.table import Table
 
 from spanfit.bench.campaign_file import Launcher
+from spanfit.errors import SpanfitError
 from spanfit.launch import fabric as fabrics
 from spanfit.launch import testbed as beds
 from spanfit.launch.fabric import Fabric, LinkClass, LinkShape
@@ -182,16 +183,19 @@ def hit_ranks(bed: Testbed, host: str, number: signal.Signals) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a run said of a fault, or of a healthy fabric."""
+    """What a run said of a fault, or of a healthy fabric; a campaign that ends with an error names nothing rightly."""
 
     fault: Fault | None
-    diagnosis: Diagnosis
+    diagnosis: Diagnosis | None
     seconds: float
     stuck_s: float | None
+    error: str = ""
 
     @property
     def is_right(self) -> bool:
         """Whether the fault is named and nothing else, or nothing is where nothing is wrong."""
+        if self.diagnosis is None:
+            return False
         found = self.diagnosis.findings
         if self.fault is None:
             return not found
@@ -206,6 +210,8 @@ class Outcome:
     @property
     def said(self) -> str:
         """What was found, in a few words."""
+        if self.diagnosis is None:
+            return f"error: {self.error}"
         found = self.diagnosis.findings
         return "; ".join(f"{finding.ailment}: {' or '.join(finding.places)}" for finding in found) or "nothing"
 
@@ -215,8 +221,12 @@ def run_once(bed: Testbed, way: Way, folder: Path, number: int, fault: Fault | N
     began_s = time.monotonic()
     campaign = Campaign(folder / "campaign.toml", folder / f"runs-{number:03d}")
     watch = Watch(bed, campaign, fault)
-    with broken(bed, fault):
-        campaign.run(watch, way)
+    try:
+        with broken(bed, fault):
+            campaign.run(watch, way)
+    except SpanfitError as error:
+        seconds = time.monotonic() - began_s
+        return Outcome(fault=fault, diagnosis=None, error=str(error)[:120], seconds=seconds, stuck_s=None)
     ended_s = time.monotonic()
     info, frame = campaign.store.read(campaign.run_id)
     stuck_s = None
