@@ -67,6 +67,7 @@ exclude_sick = true
 
 [pairs]
 sizes = ["384K"]
+warmup = 1
 repetitions = 3
 """
 
