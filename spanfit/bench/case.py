@@ -66,6 +66,8 @@ class BenchCase:
         Of an overlap: thread blocks that the communicator may use on each GPU; 0 leaves it to the library.
     matrix, products : int
         Of an overlap: rows of the square matrices, and products in a row.
+    rail : int
+        The local rank that alone takes part on each node; -1: all of them.
     step : StepJob or None
     """
 
@@ -89,6 +91,7 @@ class BenchCase:
     cta: int = 0
     matrix: int = 0
     products: int = 0
+    rail: int = -1
     step: StepJob | None = None
 
     @property

@@ -366,6 +366,7 @@ class Campaign:
             cluster_hash=files.digest(self.cluster),
             started_at=start["started_at"],
             ended_at=now(),
+            engine="spanfit",
             backend=self.file.backend,
             transport=start["transport"],
             node_names=self.node_names,
@@ -380,6 +381,7 @@ class Campaign:
             versions=world["versions"] | {"spanfit": __version__, "machine": platform.machine()},
             git_commit=git_commit(),
             spec=files.plain(self.file) | {"jobs": [asdict(job.step()) for job in self.file.jobs]},
+            origin={},
         )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class Status(StrEnum):
@@ -43,6 +43,8 @@ class Measurement:
         The tier whose switches are counted, and how many of them the group touches.
     rank_order, concurrency, draw, arm : str, str, int, str
         How the ranks are ordered, whether all groups ran at once, which draw of nodes, which arm ("" for collectives).
+    rail : int
+        The local rank whose GPUs and links alone took part, one of each node; -1: all of them.
     group : int
         Which of the case's groups.
     nodes : str
@@ -51,8 +53,10 @@ class Measurement:
         Time of the slowest rank [s]; NaN unless status is ok.
     time_min_s : float
         Time of the fastest rank [s]; NaN unless status is ok.
+    time_resolution_s : float
+        Half of the last digit that a program printed of ``time_s`` [s]; 0 where a clock was read.
     slowest_rank, fastest_rank : int
-        World ranks; -1 unless status is ok.
+        World ranks; -1 unless status is ok, or where a program prints only the slowest time.
     reason : str
         Why the status is not ok.
     """
@@ -77,11 +81,13 @@ class Measurement:
     draw: int
     arm: str
     compute: str
+    rail: int
     group: int
     nodes: str
     repetition: int
     time_s: float
     time_min_s: float
+    time_resolution_s: float
     slowest_rank: int
     fastest_rank: int
     status: Status
@@ -96,8 +102,10 @@ class RunInfo:
     ----------
     started_at, ended_at : str
         ISO 8601, UTC.
+    engine : str
+        What timed the operations: ``spanfit``, or the program such as ``nccl-tests``.
     backend : str
-        gloo or nccl.
+        gloo, nccl, rccl or mpi.
     transport : str
         What the traffic went over, such as ``testbed demo (network namespaces)``.
     node_names : tuple of str
@@ -115,7 +123,9 @@ class RunInfo:
     versions : dict
         Versions of spanfit, torch, Python, the kernel; GPU and driver where there are any.
     spec : dict
-        The campaign as it was read.
+        The campaign as it was read; empty for an imported run.
+    origin : dict
+        Of an imported run the SHA-256 of each file's content, by name as it was given; else empty.
     """
 
     schema_version: int
@@ -125,6 +135,7 @@ class RunInfo:
     cluster_hash: str
     started_at: str
     ended_at: str
+    engine: str
     backend: str
     transport: str
     node_names: tuple[str, ...]
@@ -139,6 +150,7 @@ class RunInfo:
     versions: dict[str, str]
     git_commit: str
     spec: dict[str, object]
+    origin: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

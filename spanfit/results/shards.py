@@ -107,6 +107,7 @@ def _process_group(
         "concurrency": "alone",
         "draw": 0,
         "arm": "",
+        "rail": -1,
         "step": None,
     }
     line = {
@@ -167,11 +168,13 @@ def _rows(
             draw=case["draw"],
             arm=case["arm"],
             compute=case["step"]["compute"] if case["step"] else "",
+            rail=case["rail"],
             group=group,
             nodes=",".join(map(str, nodes)),
             repetition=repetition,
             time_s=math.nan if slowest is None else by_rank[slowest],
             time_min_s=math.nan if fastest is None else by_rank[fastest],
+            time_resolution_s=0.0,
             slowest_rank=-1 if slowest is None else ranks[slowest],
             fastest_rank=-1 if fastest is None else ranks[fastest],
             status=Status(line["status"]),

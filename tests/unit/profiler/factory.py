@@ -31,11 +31,13 @@ MEASUREMENT = Measurement(
     draw=0,
     arm="",
     compute="",
+    rail=-1,
     group=0,
     nodes="0,1,2,3",
     repetition=0,
     time_s=1.0,
     time_min_s=0.9,
+    time_resolution_s=0.0,
     slowest_rank=0,
     fastest_rank=1,
     status=Status.OK,
@@ -50,6 +52,7 @@ RUN = RunInfo(
     cluster_hash="0123456789abcdef",
     started_at="2026-01-02T03:04:05+00:00",
     ended_at="2026-01-02T03:14:05+00:00",
+    engine="spanfit",
     backend="gloo",
     transport="testbed demo (network namespaces)",
     node_names=("n0", "n1", "n2", "n3"),
@@ -79,6 +82,7 @@ RUN = RunInfo(
             }
         ]
     },
+    origin={},
 )
 
 

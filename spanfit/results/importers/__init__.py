@@ -1,0 +1,1 @@
+"""Readers of what other programs print about collectives; pure: text in, values out."""
