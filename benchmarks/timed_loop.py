@@ -4,8 +4,10 @@ Two ranks on loopback, gloo, all_reduce from 8 B to 4 MiB. First in one process 
 rotation: rounds of spanfit's loop and of a bare loop in random order, and of the bare loop again: what two equal loops
 differ by (noise_max) is what a ratio can be trusted to. Then launch by launch, spanfit and PARAM
 (facebookresearch/param, a checkout named by ``--param`` or SPANFIT_PARAM) in random order, one buffer set each as PARAM
-has it. PARAM reports the median over ranks of each rank's mean, spanfit the median over repetitions of the slowest
-rank; both readings of spanfit's samples are compared with it.
+has it, and as many iterations. PARAM runs them in one communicator, size after size; spanfit as a campaign does, in
+blocks that shuffle the sizes and make the communicator anew. PARAM reports the median over ranks of each rank's mean,
+spanfit the median over communicators of the median over repetitions of the slowest rank; both readings of spanfit's
+samples are compared with it.
 
 Example: benchmarks/timed_loop.py --quick --param ../param
 """
@@ -24,6 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from statistics import fmean, median, stdev
 from time import perf_counter
@@ -53,16 +56,17 @@ RESULT = re.compile(r"COMMS-RES-all_reduce-float32\s+(\d+)\s+\d+\s+([\d.]+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How much is measured: rounds and repetitions of the loop, launches and repetitions beside PARAM."""
+    """How much is measured: rounds and repetitions of the loop; launches, their blocks and repetitions beside PARAM."""
 
     rounds: int
     repetitions: int
     launches: int
+    blocks: int
     iterations: int
 
 
-QUICK = Effort(rounds=30, repetitions=3, launches=2, iterations=20)
-FULL = Effort(rounds=400, repetitions=5, launches=10, iterations=100)
+QUICK = Effort(rounds=30, repetitions=3, launches=2, blocks=2, iterations=10)
+FULL = Effort(rounds=400, repetitions=5, launches=10, blocks=5, iterations=20)
 
 
 def all_reduce_case(size_bytes: int, repetitions: int) -> BenchCase:
@@ -86,8 +90,10 @@ def all_reduce_case(size_bytes: int, repetitions: int) -> BenchCase:
     )
 
 
-def launch_plan(folder: Path, cases: Sequence[BenchCase], seed: int) -> LaunchPlan:
-    """Return the plan of a world of two ranks on this machine."""
+def launch_plan(folder: Path, cases: Sequence[BenchCase], seed: int, blocks: int) -> LaunchPlan:
+    """Return the plan of a world of two ranks on this machine, with the cases in random order in each block."""
+    rng = random.Random(seed)
+    order = [(block, case) for block in range(blocks) for case in rng.sample(cases, len(cases))]
     return LaunchPlan(
         run_id="timed_loop",
         launch=seed,
@@ -97,7 +103,7 @@ def launch_plan(folder: Path, cases: Sequence[BenchCase], seed: int) -> LaunchPl
         ngpus_per_node=1,
         timeout_s=120.0,
         shard=str(folder / "result.json"),
-        visits=tuple(Visit(position=index, block=0, case=case) for index, case in enumerate(cases)),
+        visits=tuple(Visit(position=index, block=block, case=case) for index, (block, case) in enumerate(order)),
     )
 
 
@@ -160,15 +166,17 @@ def _recorded(
 
 
 def run_cases(world: World) -> list[dict[str, Any]]:
-    """Return for each size the seconds by rank and repetition, measured as a campaign does on one buffer set."""
+    """Return for each visit the seconds by rank and repetition, measured as a campaign does on one buffer set."""
     world.arena = Arena(world.device, 0)
     places = world.check_places()
     rows = []
-    for visit in world.plan.visits:
-        (times_s,) = measure(world, visit.case, places).parts.values()
-        everyone: list[list[float]] = [[] for _ in range(NRANKS)]
-        dist.all_gather_object(everyone, times_s, group=world.control)
-        rows.append({"size_bytes": visit.case.size_bytes, "times_s": everyone})
+    for _, visits in groupby(world.plan.visits, key=lambda visit: visit.block):
+        for visit in visits:
+            (times_s,) = measure(world, visit.case, places).parts.values()
+            everyone: list[list[float]] = [[] for _ in range(NRANKS)]
+            dist.all_gather_object(everyone, times_s, group=world.control)
+            rows.append({"size_bytes": visit.case.size_bytes, "times_s": everyone})
+        world.make_anew()
     return rows
 
 
@@ -220,10 +228,10 @@ def scratch() -> Iterator[Path]:
         yield Path(name)
 
 
-def launch_ours(cases: Sequence[BenchCase], seed: int, flags: Sequence[str]) -> list[dict[str, Any]]:
+def launch_ours(cases: Sequence[BenchCase], seed: int, blocks: int, flags: Sequence[str]) -> list[dict[str, Any]]:
     """Return the rows of one launch of this script's ranks."""
     with scratch() as folder:
-        plan = launch_plan(folder, cases, seed)
+        plan = launch_plan(folder, cases, seed, blocks)
         (folder / "plan.json").write_text(dump_launch(plan), encoding="utf-8")
         start_ranks([sys.executable, __file__, "--rank", str(folder / "plan.json"), *flags], folder, {})
         rows: list[dict[str, Any]] = json.loads(Path(plan.shard).read_text(encoding="utf-8"))
@@ -260,7 +268,7 @@ def spread(values: Sequence[float]) -> float:
 def compare_bare(effort: Effort, seed: int, console: Console) -> dict[str, float]:
     """Print and return the worst p50 of spanfit's loop, and of the bare loop again, over the bare loop's."""
     flags = ["--rounds", str(effort.rounds), "--repetitions", str(effort.repetitions)]
-    rows = launch_ours([all_reduce_case(size, 1) for size in SIZES], seed, flags)
+    rows = launch_ours([all_reduce_case(size, 1) for size in SIZES], seed, 1, flags)
     table = Table("size", "rounds", "bare p50", "ours p50", "ours / bare", "by rounds (95%)", "bare / bare")
     figures = {"ratio_max": 0.0, "noise_max": 0.0}
     for size in SIZES:
@@ -289,13 +297,14 @@ def compare_param(checkout: Path, effort: Effort, seed: int, console: Console) -
     for launch in range(effort.launches):
         for who in rng.sample(["ours", "param"], 2):
             if who == "param":
-                for size, time_s in launch_param(checkout, effort.iterations).items():
+                for size, time_s in launch_param(checkout, effort.blocks * effort.iterations).items():
                     param[size].append(time_s)
                 continue
-            for row in launch_ours(cases, seed + launch, []):
-                by_rank = row["times_s"]
-                ours[row["size_bytes"]].append(median(map(max, zip(*by_rank, strict=True))))
-                ours_mean[row["size_bytes"]].append(median(map(fmean, by_rank)))
+            rows = launch_ours(cases, seed + launch, effort.blocks, [])
+            for size in SIZES:
+                units_s = [row["times_s"] for row in rows if row["size_bytes"] == size]
+                ours[size].append(median(median(map(max, zip(*by_rank, strict=True))) for by_rank in units_s))
+                ours_mean[size].append(median(median(map(fmean, by_rank)) for by_rank in units_s))
     table = Table("size", "PARAM", "ours", "ours / PARAM (95%)", "same statistic", "PARAM spread", "our spread")
     figures: dict[str, list[float]] = {"p50": [], "low": [], "mean": [], "param": [], "ours": []}
     for size in SIZES:
@@ -336,7 +345,7 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=0, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.rank:
-        effort = Effort(rounds=given.rounds, repetitions=given.repetitions, launches=0, iterations=0)
+        effort = Effort(rounds=given.rounds, repetitions=given.repetitions, launches=0, blocks=0, iterations=0)
         rank_main(given.rank, effort if given.rounds else None)
         return
     effort, console = QUICK if given.quick else FULL, Console()

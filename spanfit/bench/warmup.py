@@ -10,7 +10,7 @@ from time import perf_counter
 WINDOW = 3
 TOLERANCE = 0.10
 ENOUGH_S = 0.2
-"""An operation that has run for so long is warm, though too few iterations fit in to judge it by."""
+"""A warm-up that has lasted so long is over, though too few iterations fit in to judge it by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +57,15 @@ def warm_up(
         Iterations at most; under twice three there is nothing to judge stability by.
     """
     times_s: list[float] = []
+    began = perf_counter()
     for run in islice(cycle(runs), most):
         barrier()
         start = perf_counter()
         run()
-        times_s += slowest([perf_counter() - start])
-        if is_stable(times_s) or sum(times_s) >= ENOUGH_S:
+        end = perf_counter()
+        time_s, lasted_s = slowest([end - start, end - began])
+        times_s.append(time_s)
+        if is_stable(times_s) or lasted_s >= ENOUGH_S:
             break
     last_s = median(times_s[-WINDOW:]) if times_s else math.nan
     return WarmUp(iterations=len(times_s), is_stable=is_stable(times_s), time_s=last_s)

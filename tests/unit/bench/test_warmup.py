@@ -1,5 +1,6 @@
 import math
 from collections.abc import Callable
+from itertools import accumulate
 from statistics import median
 
 import pytest
@@ -27,10 +28,12 @@ def test_a_time_is_stable_when_the_last_three_are_like_the_three_before(times_s:
     assert is_stable(times_s) is expected
 
 
-def ranks(histories: list[list[float]]) -> Callable[[list[float]], list[float]]:
-    """Return what gives the slowest rank's time where the ranks' clocks read these histories."""
-    merged = iter([max(values) for values in zip(*histories, strict=True)])
-    return lambda own: [next(merged)]
+def ranks(histories: list[list[float]], between_s: float = 0.0) -> Callable[[list[float]], list[float]]:
+    """Return what gives the slowest rank's time, and the warm-up's so far, where ranks' clocks read these histories."""
+    merged = [max(values) for values in zip(*histories, strict=True)]
+    lasted = accumulate(time_s + between_s for time_s in merged)
+    answers = zip(merged, lasted, strict=True)
+    return lambda own: list(next(answers))
 
 
 @given(st.lists(st.lists(st.floats(5e-4, 2e-3), min_size=20, max_size=20), min_size=1, max_size=3))
@@ -47,6 +50,11 @@ def test_all_ranks_stop_when_the_slowest_is_stable(histories: list[list[float]])
 def test_slow_operations_are_warm_after_a_fifth_of_a_second(time_s: float, iterations: int) -> None:
     warmed = warm_up([lambda: None], lambda: None, ranks([[time_s] * 20]), 20)
     assert (warmed.iterations, warmed.is_stable, warmed.time_s) == (iterations, False, time_s)
+
+
+def test_time_between_operations_counts_for_a_warm_up() -> None:
+    warmed = warm_up([lambda: None], lambda: None, ranks([[0.01] * 20], between_s=0.04), 20)
+    assert (warmed.iterations, warmed.is_stable) == (4, False)
 
 
 def test_buffers_are_taken_in_turn_each_after_a_barrier() -> None:
