@@ -110,6 +110,12 @@ class Cluster:
         names = [path[0] for path in paths]
         return {path: path[0] if names.count(path[0]) == 1 else path_label(path) for path in paths}
 
+    def switch_names(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Return for each tier what people call the switch above each named node."""
+        nodes = self.select(names)
+        labels = {tier: self.switch_labels(tier) for tier in self.tiers}
+        return {tier: tuple(found[self.switch(node, tier)] for node in nodes) for tier, found in labels.items()}
+
     def select(self, names: Sequence[str]) -> tuple[Node, ...]:
         """Return the named nodes in the order of the names; ValueError names those that are missing."""
         by_name = {node.name: node for node in self.nodes}

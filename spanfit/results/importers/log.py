@@ -42,7 +42,7 @@ class Printed:
     ----------
     value : float
     text : str
-        The characters of the log; ``1.6e+07`` is not exact.
+        The characters of the log, where ``1.6e+07`` is not exact; of 1.0's milliseconds, with the point moved.
     """
 
     value: float
@@ -51,11 +51,15 @@ class Printed:
     @property
     def resolution(self) -> float:
         """Half of the last digit that was printed, in the unit of the value; 0 for inf and nan."""
-        mantissa, _, exponent = self.text.lower().partition("e")
-        if not any(digit.isdigit() for digit in mantissa):
+        text = self.text
+        if text[-3:-2] == ".":  # nearly always
+            return 0.005
+        if "n" in text:
             return 0.0
-        decimals = len(mantissa.partition(".")[2])
-        return float(0.5 * 10.0 ** (int(exponent or 0) - decimals))
+        mantissa, _, exponent = text.partition("e") if "e" in text else (text, "", "0")
+        point = mantissa.find(".")
+        decimals = len(mantissa) - point - 1 if point >= 0 else 0
+        return float(f"5e{int(exponent) - decimals - 1}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,11 +127,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """One rank's device; ``group`` is None before 2.13.4 and ``name`` where it is not printed."""
+    """One rank's device; ``group`` is None before 2.13.4, ``pid`` in 1.0, and ``name`` where it is not printed."""
 
     rank: int
     group: int | None
-    pid: int
+    pid: int | None
     host: str
     device: int
     bus_id: str
@@ -164,7 +168,7 @@ class LogRun:
     wrong_column : str
         ``#wrong``, ``error`` or ``res``; "" where no table header was seen.
     parameters : dict
-        The parameter line, such as ``{"nThread": "1", "iters": "20"}``.
+        The parameter line, such as ``{"nThread": "1", "iters": "20"}``, and settings that have lines of their own.
     memory_usage : dict
         With ``-M 1`` the printed amounts by name; else empty.
     prefix : str
@@ -172,7 +176,8 @@ class LogRun:
     is_interleaved : bool
         Several worlds print through each other; nothing of them is read as one.
     foreign : tuple of str
-        Lines that the reader did not understand, without repeats; none is dropped in silence.
+        Lines that are no part of a report, without repeats: output of NCCL, of launchers, of other programs, and
+        failure lines other than ``error``. None is dropped in silence.
     warnings : tuple of str
         What does not fit, such as an algbw that is not size / time.
     environment : dict

@@ -1,0 +1,102 @@
+"""Whether the numbers of a report fit together: bandwidths, times and the average, within what was printed."""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+
+from spanfit.collectives import Collective, busbw_factor
+from spanfit.results.importers.log import Half, LogRun, Row
+
+_PROGRAM = re.compile(r"([a-z_]+?)_perf(?:_mpi)?$")
+_COLLECTIVES = {
+    "all_reduce": Collective.ALL_REDUCE,
+    "all_gather": Collective.ALL_GATHER,
+    "reduce_scatter": Collective.REDUCE_SCATTER,
+    "alltoall": Collective.ALL_TO_ALL,
+    "alltoallv": Collective.ALL_TO_ALL_V,
+    "broadcast": Collective.BROADCAST,
+    "reduce": Collective.REDUCE,
+    "gather": Collective.GATHER,
+    "scatter": Collective.SCATTER,
+    "sendrecv": Collective.SEND_RECV,
+    "hypercube": Collective.HYPERCUBE,
+}
+_COUNTS_SHARES = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER, Collective.HYPERCUBE)
+"""Whose algbw was S (n-1)/n over the time in 2.0 until June 2020; hypercube's is S (n-1)/n still."""
+_SLACK = 1e-9
+_SIX_DIGITS = 5e-6
+"""Half of the last digit of ``%g``, at most, as a share of the number."""
+
+
+def collective_of(program: str) -> Collective | None:
+    """Return what a program of nccl-tests measures, None where it is not known."""
+    found = _PROGRAM.search(program)
+    return _COLLECTIVES.get(found[1]) if found else None
+
+
+def mismatches(run: LogRun) -> tuple[str, ...]:
+    """Return a sentence for each relation that does not hold: algbw = size / time, busbw = algbw x factor, the mean.
+
+    Notes
+    -----
+    The second needs the program's name and the ranks, which older versions do not print or a log may lack.
+    """
+    collective = collective_of(run.program)
+    nranks = run.ranks_per_group or run.nranks
+    factor = busbw_factor(collective, nranks) if collective and nranks else None
+    shares = (factor, 1.0) if collective in _COUNTS_SHARES and factor else (1.0,)
+    factors = [factor / share for share in shares if share] if factor is not None else []
+    algbw: list[str] = []
+    busbw: list[str] = []
+    for row, place, half in _halves(run):
+        if not half.is_cpu_time and not _is_algbw(row.size_bytes, half, shares):
+            algbw.append(f"size {row.size_bytes} {place} ({half.algbw.text} GB/s in {half.time_us.text} us)")
+        if not _is_busbw(half, factors):
+            busbw.append(f"size {row.size_bytes} {place} (busbw {half.busbw.text}, algbw {half.algbw.text} GB/s)")
+    found = [("algbw is not size / time", algbw), (f"busbw is not algbw x {factor or 0:.6g}", busbw)]
+    said = [f"{what} in {len(where)} halves, first: {where[0]}" for what, where in found if where]
+    return tuple(said + _mean_mismatch(run))
+
+
+def _halves(run: LogRun) -> Iterator[tuple[Row, str, Half]]:
+    for row in run.rows:
+        if row.oop:
+            yield row, "out-of-place", row.oop
+        if row.ip:
+            yield row, "in-place", row.ip
+
+
+def _is_algbw(size_bytes: int, half: Half, shares: Sequence[float]) -> bool:
+    """Return whether algbw is one of the shares of size / time."""
+    time, printed = half.time_us.value, half.algbw.value
+    around = half.algbw.resolution + _SLACK * abs(printed)
+    if time > 0 and abs(size_bytes / 1e3 / time - printed) <= around:
+        return True
+    low, high = time - half.time_us.resolution, time + half.time_us.resolution
+    for size in (size_bytes * share / 1e3 for share in shares):
+        most = size / low if low > 0 else math.inf
+        least = size / high if high > 0 else math.inf
+        if not (printed - around > most or printed + around < least):
+            return True
+    return False
+
+
+def _is_busbw(half: Half, factors: Sequence[float]) -> bool:
+    """Return whether busbw is algbw times one of the factors; true where none is known."""
+    around = half.busbw.resolution + _SLACK * abs(half.busbw.value)
+    for factor in factors:
+        gap = abs(half.busbw.value - half.algbw.value * factor)
+        if not gap > around or not gap > around + factor * half.algbw.resolution:
+            return True
+    return not factors
+
+
+def _mean_mismatch(run: LogRun) -> list[str]:
+    values = [half.busbw for _, _, half in _halves(run)]
+    if run.avg_busbw is None or run.partial_rows or not values:
+        return []
+    mean = sum(value.value for value in values) / len(values)
+    gap = abs(mean - run.avg_busbw) - _SIX_DIGITS * abs(run.avg_busbw)
+    if not gap > 0 or not gap > _SLACK + sum(value.resolution for value in values) / len(values):
+        return []
+    return [f"the printed average busbw {run.avg_busbw:g} is not the mean of the rows, {mean:.6g} GB/s"]

@@ -1,0 +1,78 @@
+"""Logs as they reach people, line by line: without byte order mark, colours, carriage returns and launchers' labels."""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
+_POD = r"\[pod/[^\]\s]+\] "
+_TIMESTAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d) "
+_RANK = r"\[[^\[\]\s]+@\d+,\d+\]<std\w+>: ?|\[\d+,\d+\]<std\w+>:|\[\d+\] | *\d+:(?: |$)"
+_LABEL = re.compile(f"({_POD})?(?:{_TIMESTAMP})?({_RANK})?")
+_STREAM = re.compile("<std[a-z]+>")
+_BANNER = re.compile(r"(?<=.)(?=# (?:nccl-tests version |Collective test starting: |nThread \d))")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line without its label.
+
+    Attributes
+    ----------
+    label : str
+        What a launcher put in front, without the time; "" where nothing was.
+    is_cut : bool
+        No newline followed: the file ends here, or the next program's output begins in the middle of the line.
+    """
+
+    number: int
+    label: str
+    text: str
+    is_cut: bool = False
+
+    @property
+    def speaker(self) -> str:
+        """The label without the name of the stream and without padding: one process."""
+        return _speaker(self.label)
+
+
+@lru_cache(maxsize=4096)
+def _speaker(label: str) -> str:
+    return _STREAM.sub("", label).strip()
+
+
+def lines(text: str) -> tuple[Line, ...]:
+    """Return the lines of a log.
+
+    Notes
+    -----
+    Labels known: Open MPI's and PRRTE's (``[1,0]<stdout>:``), ``srun -l`` (``0: ``), Hydra's (``[0] ``) and
+    ``kubectl logs --prefix --timestamps``, the last also in front of another.
+    """
+    raw = _plain(text).split("\n")
+    last = len(raw) - 1
+    found: list[Line] = []
+    for number, line in enumerate(raw):
+        label, content = _split_label(line)
+        *cut, whole = _BANNER.split(content) if "# " in content[1:] else (content,)
+        found.extend(Line(number, label, part, True) for part in cut)
+        if number < last or whole:
+            found.append(Line(number, label, whole, number == last))
+    return tuple(found)
+
+
+def _plain(text: str) -> str:
+    text = text.removeprefix("\ufeff")
+    if "\x1b" in text:
+        text = _ANSI.sub("", text)
+    if "\r" in text:
+        text = re.sub(r"\r+\n", "\n", text).replace("\r", "\n")
+    return text
+
+
+def _split_label(line: str) -> tuple[str, str]:
+    found = _LABEL.match(line)
+    assert found is not None  # every part of it is optional
+    if not found.end():
+        return "", line
+    return (found[1] or "") + (found[2] or ""), line[found.end() :]

@@ -1,0 +1,179 @@
+"""Which lines of a log belong to which run: several follow each other in a file, or print through each other."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import takewhile
+
+from spanfit.results.importers.judging import failure_of
+from spanfit.results.importers.log import ErrorClass
+from spanfit.results.importers.unlabel import Line
+
+
+class Kind(StrEnum):
+    """What a line is, as far as it tells runs apart; each is printed once a run."""
+
+    JSON = "where the JSON goes"
+    VERSION = "version"
+    STARTING = "starting"
+    PARAMETERS = "parameters"
+    RANK_0 = "the device of rank 0"
+    TITLE = "the halves of the table"
+    COLUMNS = "the columns of the table"
+    BOUNDS = "the verdict"
+
+
+_BANNER = (Kind.JSON, Kind.VERSION, Kind.STARTING, Kind.PARAMETERS)
+_ONCE = (Kind.RANK_0, Kind.COLUMNS, Kind.BOUNDS)
+_KINDS = {
+    "Writing": (Kind.JSON, re.compile(r"# Writing JSON output to ")),
+    "nccl-tests": (Kind.VERSION, re.compile(r"# nccl-tests version ")),
+    "Collective": (Kind.STARTING, re.compile(r"# Collective test starting: ")),
+    "nThread": (Kind.PARAMETERS, re.compile(r"(?:# )?nThread \d+ nGpus \d+ ")),
+    "Rank": (Kind.RANK_0, re.compile(r"#\s+Rank\s+0\s")),
+    "out-of-place": (Kind.TITLE, re.compile(r"#")),
+    "in-place": (Kind.TITLE, re.compile(r"#")),
+    "size": (Kind.COLUMNS, re.compile(r"#?\s*size\s+count\s+type\b")),
+    "bytes": (Kind.COLUMNS, re.compile(r"#?\s*bytes\s+N\s+type\b")),
+    "Out": (Kind.BOUNDS, re.compile(r"#? Out of bounds values\s+:")),
+}
+"""By the first word of a line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """The lines of one run.
+
+    Attributes
+    ----------
+    is_interleaved : bool
+        Other runs print between its lines.
+    is_dealt : bool
+        No label tells which line is whose: of each kind of line the first is given to the first run, and so on.
+    """
+
+    lines: tuple[Line, ...]
+    is_interleaved: bool = False
+    is_dealt: bool = False
+
+
+def worlds(lines: Sequence[Line]) -> tuple[World, ...]:
+    """Return the runs of a log, in the order in which they begin; one without any sign of a run is one run."""
+    streams = _streams(lines)
+    found = [world for stream in streams for world in _runs(stream)]
+    if len(streams) > 1:
+        spans = [_span(world) for world in found]
+        found = [
+            World(lines=world.lines, is_dealt=world.is_dealt, is_interleaved=world.is_interleaved or _meets(i, spans))
+            for i, world in enumerate(found)
+        ]
+    return tuple(sorted(found, key=lambda world: world.lines[0].number if world.lines else 0))
+
+
+def _kind(line: Line) -> Kind | None:
+    kind, pattern = _KINDS.get(line.text.lstrip(" #").partition(" ")[0], (None, None))
+    return kind if pattern and pattern.match(line.text) else None
+
+
+def _streams(lines: Sequence[Line]) -> list[list[Line]]:
+    """Return the lines by the process that prints them; what tells of no process goes with the one that spoke last."""
+    if len({line.label for line in lines}) < 2:
+        return [list(lines)]
+    speakers = dict.fromkeys(line.speaker for line in lines if _kind(line) in (*_BANNER, Kind.COLUMNS))
+    if len(speakers) < 2:
+        return [list(lines)]
+    streams: dict[str, list[Line]] = {speaker: [] for speaker in speakers}
+    current = next(iter(speakers))
+    for line in lines:
+        current = line.speaker if line.speaker in streams else current
+        streams[current].append(line)
+    return list(streams.values())
+
+
+def _span(world: World) -> tuple[int, int, str]:
+    speaker = next((line.speaker for line in world.lines if _kind(line)), world.lines[0].speaker)
+    numbers = [line.number for line in world.lines if line.speaker == speaker]
+    return numbers[0], numbers[-1], speaker
+
+
+def _meets(i: int, spans: Sequence[tuple[int, int, str]]) -> bool:
+    first, last, speaker = spans[i]
+    return any(other != speaker and first < end and begin < last for begin, end, other in spans)
+
+
+@dataclass(slots=True)
+class _Run:
+    """A run in the making: its lines and how often each kind was among them."""
+
+    lines: list[Line]
+    seen: Counter[Kind]
+    has_begun: bool = False
+
+    def needs(self) -> int:
+        """Return how many runs it takes to print these lines."""
+        return max(self.seen[kind] for kind in _ONCE)
+
+
+def _runs(stream: Sequence[Line]) -> Iterator[World]:
+    """Give the runs of one stream: those that follow each other, and those that print through each other."""
+    runs = _split(stream)
+    while runs:
+        count = 1
+        while count < runs[-1].needs() and count < len(runs) and not runs[-1 - count].seen[Kind.BOUNDS]:
+            count += 1
+        together = sorted((line for run in runs[-count:] for line in run.lines), key=lambda line: line.number)
+        del runs[-count:]
+        for lines in _deal(together, count) if count > 1 else [together]:
+            yield World(lines=tuple(lines), is_interleaved=count > 1, is_dealt=count > 1)
+
+
+def _split(stream: Sequence[Line]) -> list[_Run]:
+    """Return the runs by their banners.
+
+    The lines of two banners may alternate, so that a line of a banner goes to the first run that has none of its kind
+    and printed nothing else yet.
+    """
+    runs = [_Run([], Counter())]
+    for line in stream:
+        kind = _kind(line)
+        run = runs[-1]
+        if kind in _BANNER:
+            silent = list(takewhile(lambda other: not other.has_begun, reversed(runs)))
+            run = next((other for other in reversed(silent) if not other.seen[kind]), _Run([], Counter()))
+        elif _begins_anew(kind, line, run):
+            run = _Run([], Counter())
+        if run is not runs[-1] and not run.lines:
+            runs.append(run)
+        run.lines.append(line)
+        if kind:
+            run.seen[kind] += 1
+        run.has_begun = run.has_begun or kind not in (None, *_BANNER) or _is_failure(line)
+    return runs
+
+
+def _begins_anew(kind: Kind | None, line: Line, run: _Run) -> bool:
+    """Return whether a line begins a run without a banner: a table, or a launch that failed, after a summary."""
+    if not run.seen[Kind.BOUNDS]:
+        return False
+    failure = failure_of(line.text) if kind is None else None
+    return kind is Kind.TITLE or (failure is not None and failure.error_class is ErrorClass.LAUNCHER)
+
+
+def _is_failure(line: Line) -> bool:
+    failure = failure_of(line.text)
+    return failure is not None and failure.error_class is not None
+
+
+def _deal(lines: Sequence[Line], count: int) -> list[list[Line]]:
+    """Return the lines of runs that print through each other without labels, of each kind the i-th to the i-th run."""
+    dealt: list[list[Line]] = [[] for _ in range(count)]
+    seen: Counter[tuple[str, ...]] = Counter()
+    for line in lines:
+        tokens = line.text.lstrip("#").split()
+        is_reported = line.text.startswith("#") or _kind(line) or (tokens and tokens[0].isdigit())
+        key = tuple(tokens[:3])
+        dealt[seen[key] % count if is_reported else 0].append(line)
+        seen[key] += 1
+    return dealt
