@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from spanfit.cli.options import run_argument, store_option
 from spanfit.cli.output import talk
-from spanfit.cli.results import run_argument, store_option
 
 if TYPE_CHECKING:
     from spanfit.placer.model import Placement

@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 
 from spanfit import units
+from spanfit.cli.options import run_argument, store_option
 from spanfit.cli.output import json_option, print_json, print_table, talk
-from spanfit.cli.results import run_argument, store_option
 from spanfit.results.schema import format_estimate
 from spanfit.weights.model import WeightEntry, WeightSet, remarks
 

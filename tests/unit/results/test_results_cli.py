@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from spanfit.cli.results import results
-from spanfit.errors import ExitCode, StoreError
+from spanfit.errors import ConfigError, ExitCode, StoreError
 from spanfit.results.store import Store
 from tests.unit.profiler.factory import MEASUREMENT, RUN, failed
 
@@ -77,9 +77,32 @@ def test_exports_hold_every_row(store: str, tmp_path: Path) -> None:
     assert Store(tmp_path).read(RUN.run_id)[0] == RUN
 
 
-def test_export_needs_a_file_and_a_known_format(store: str) -> None:
-    assert ran("export", "--store", store).exit_code == ExitCode.BAD_INPUT
+def test_text_is_exported_to_stdout_unless_a_file_is_named_and_parquet_needs_one(store: str, tmp_path: Path) -> None:
+    for form in ("csv", "json", "prometheus"):
+        shown = ran("export", "--store", store, "--format", form)
+        ran("export", "--store", store, "--format", form, "-o", str(tmp_path / "out"))
+        assert shown.exit_code == 0 and shown.stdout == (tmp_path / "out").read_text() != ""
+    assert isinstance(ran("export", "--store", store, "--format", "parquet").exception, ConfigError)
     assert ran("export", "--store", store, "--format", "xml", "-o", "x").exit_code == ExitCode.BAD_INPUT
+
+
+def test_prometheus_has_a_short_spelling(store: str) -> None:
+    short, long = (
+        ran("export", "--prometheus", "--store", store),
+        ran("export", "--format", "prometheus", "--store", store),
+    )
+    assert short.exit_code == 0 and short.stdout == long.stdout
+    assert "spanfit_failed_rows{" in short.stdout and "# TYPE spanfit_time_seconds gauge" in short.stdout
+
+
+def test_imported_runs_say_which_program_and_which_files(store: str) -> None:
+    imported = replace(RUN, run_id="imported", engine="nccl-tests", origin={"a.log": "0123abcd" * 8})
+    Store(Path(store)).write(imported, [replace(MEASUREMENT, run_id="imported")])
+    lines = ran("list", "--store", store).stdout.splitlines()
+    assert any("imported" in line and "nccl-tests" in line for line in lines)
+    assert any(RUN.run_id in line and "finished" in line and "spanfit" in line for line in lines)
+    shown = ran("show", "imported", "--store", store).stdout
+    assert "nccl-tests" in shown and "imported from a.log" in shown and "0123abcd" * 8 in shown
 
 
 def test_latest_is_the_run_that_started_last(store: str) -> None:

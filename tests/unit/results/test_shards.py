@@ -26,6 +26,7 @@ def line_of(ranks: list[list[int]], times_s: list[list[list[float]]], **changes:
         "concurrency": "all",
         "draw": 0,
         "arm": "",
+        "rail": -1,
         "step": None,
     }
     line = {
@@ -160,6 +161,18 @@ def test_a_failure_begins_a_shard_that_is_not_there_or_only_torn(tmp_path: Path)
     assert read_shard(path).cases == (failure,)
 
 
+@pytest.mark.parametrize(
+    ("rail", "ranks", "rails"), [(-1, [[0, 1, 2, 3]], [-1]), (1, [[1, 7]], [1]), (-2, [[0, 6], [1, 7]], [0, 1])]
+)
+def test_rows_tell_the_rail_and_the_nodes_of_their_group(rail: int, ranks: list[list[int]], rails: list[int]) -> None:
+    line = line_of(ranks, [[[1.0] for _ in group] for group in ranks])
+    line["case"]["rail"] = rail
+    rows = rows_of(line, ngpus_per_node=2)
+    assert [row.rail for row in rows] == rails
+    nodes = "0,1" if rail == -1 else "0,3"
+    assert {(row.nodes, row.nnodes, row.nranks) for row in rows} == {(nodes, 2, len(ranks[0]))}
+
+
 def test_a_case_of_several_parts_gives_rows_for_each() -> None:
     first, second = [[[1.0, 2.0], [3.0, 1.0]]], [[[0.1, 0.2], [0.3, 0.1]]]
     line = line_of([[0, 1]], first, parts={"communicator": first, "first_all_reduce": second}, warmup=3)
@@ -201,3 +214,10 @@ def test_a_launch_that_measured_start_ups_says_how_long_its_ranks_took_to_meet()
 def test_a_row_names_the_nodes_of_its_group_once_in_rank_order() -> None:
     line = line_of([[2, 3, 0, 1], [6, 7, 4, 5]], [[[1.0]] * 4, [[2.0]] * 4])
     assert [row.nodes for row in rows_of(line, ngpus_per_node=2)] == ["1,0", "3,2"]
+
+
+def test_a_program_s_one_time_of_a_group_names_no_rank() -> None:
+    (row,) = rows_of(line_of([[0, 1]], [[[2.0]]], resolution_s=0.5))
+    assert (row.time_s, row.time_resolution_s) == (2.0, 0.5)
+    assert math.isnan(row.time_min_s)
+    assert (row.slowest_rank, row.fastest_rank) == (-1, -1)

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spanfit.errors import StoreError
-from spanfit.results.schema import Measurement
+from spanfit.results.schema import SCHEMA_VERSION, Measurement
 from spanfit.results.store import Store, arrow_schema
 from tests.unit.profiler.factory import MEASUREMENT, RUN, failed
 
@@ -52,7 +52,7 @@ def test_a_run_is_written_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("info", "rows", "message"),
     [
-        (replace(RUN, schema_version=99), ROWS, "schema_version: found 99, expected 1"),
+        (replace(RUN, schema_version=99), ROWS, f"schema_version: found 99, expected {SCHEMA_VERSION}"),
         (RUN, [replace(MEASUREMENT, run_id="other")], "run_id of the measurements: found other"),
         (RUN, [], "found no measurements"),
         (replace(RUN, run_id="../out"), ROWS, "run_id: found '../out'"),
@@ -154,7 +154,10 @@ def of_another_run(path: Path) -> None:
         (truncated, "found no whole Parquet file, expected a finished run .*; it was cut short"),
         (emptied, "found no whole Parquet file, expected a finished run"),
         (foreign, "found a Parquet file of another program, expected a run; move it"),
-        (of_version_99, "schema_version: found 99, expected 1; read it with the version of spanfit that wrote it"),
+        (
+            of_version_99,
+            f"schema_version: found 99, expected {SCHEMA_VERSION}; read it with the version of spanfit that wrote it",
+        ),
         (without_a_column, r"columns: .*missing: span; unknown: none"),
         (described_badly, 'launches: found "six", expected a valid integer'),
         (described_in_no_json, "found no whole Parquet file, expected a finished run"),
