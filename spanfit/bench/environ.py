@@ -2,7 +2,7 @@
 
 import ctypes
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping, Sequence
 
 _SET_PARENT_DEATH_SIGNAL = 1
 
@@ -31,6 +31,18 @@ def rank_environment(environment: Mapping[str, str]) -> dict[str, str]:
         f"this process does not know its rank; start it by {', '.join(STARTERS)}, or set "
         f"{', '.join(STARTERS['torchrun'])}"
     )
+
+
+def set_local(environment: MutableMapping[str, str], tables: Sequence[Mapping[str, str]]) -> None:
+    """Give this process the variables of its local rank; a library reads them once, as it joins the world."""
+    if tables:
+        environment.update(tables[int(rank_environment(environment)["LOCAL_RANK"])])
+
+
+def by_local_rank(environment: Mapping[str, str], tables: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return the variables of a process, of those that local ranks set each for itself all values: ``eth0 | eth1``."""
+    names = sorted({name for table in tables for name in table})
+    return {**environment, **{name: " | ".join(table.get(name, "") for table in tables) for name in names}}
 
 
 def die_with_parent() -> None:

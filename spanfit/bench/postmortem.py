@@ -1,11 +1,9 @@
-"""What a rank that hangs still says when it is asked by a signal: edge, writes files; standard library and torch.
+"""What torch says of a rank that hangs, when it is asked by a signal: edge, writes files; standard library and torch.
 
-SIGUSR1 writes the Python stacks of all threads, from the signal handler itself, whatever the interpreter does. SIGUSR2
-writes torch's flight recorder, the last collectives with their states, from a thread that sleeps until then. gloo
-records there since torch 2.8 or so, NCCL since 2.2; a torch without it writes nothing.
+SIGUSR2 writes torch's flight recorder, the last collectives with their states, from a thread that sleeps until then.
+gloo records there since torch 2.8 or so, NCCL since 2.2; a torch without it writes nothing.
 """
 
-import faulthandler
 import signal
 import threading
 from pathlib import Path
@@ -15,9 +13,6 @@ import torch
 
 def arm(folder: Path, rank: int) -> None:
     """Prepare this process to answer; call it in the main thread before torch starts threads of its own."""
-    folder.mkdir(parents=True, exist_ok=True)
-    stacks = (folder / f"stacks-{rank}.txt").open("w", encoding="utf-8")
-    faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
     # Threads inherit the mask, so that the signal waits for the one thread that asks for it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
     threading.Thread(target=_answer, args=(folder / f"flight-{rank}.json",), daemon=True).start()

@@ -41,7 +41,8 @@ def status(name: str | None, as_json: bool) -> None:
         print_json(document)
         return
     hosts = [
-        [host["name"], host["address"], host["leaf"], host["minipod"], str(host["pid"])] for host in document["hosts"]
+        [host["name"], ", ".join(host["addresses"]), host["leaf"], host["minipod"], str(host["pid"])]
+        for host in document["hosts"]
     ]
     print_table(f"Hosts of {name}", ["host", "address", "leaf", "minipod", ">process"], hosts)
     print_table(

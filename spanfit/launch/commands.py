@@ -3,18 +3,18 @@
 import os
 import selectors
 import shlex
-import signal
 import subprocess
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Self
 
+from spanfit.launch.processes import end_tree
 from spanfit.launch.worlds import Failure, Tick, WorldRequest
 
 _POLL_S = 0.2
-_END_LIMIT_S = 5.0
 
 
 class CommandWorlds(ABC):
@@ -51,25 +51,33 @@ class CommandWorlds(ABC):
 
     def run(self, request: WorldRequest, tick: Tick) -> Failure | None:
         """Start a world and wait for its end; the command ends the other ranks when one fails."""
+        log = request.logs / f"{self.name}.log"
+        code, is_stuck = self.execute(request, tick, log, log)
+        return Failure(who=self.name, code=code, log=log, is_stuck=is_stuck) if code or is_stuck else None
+
+    def execute(self, request: WorldRequest, tick: Tick, out: Path, err: Path) -> tuple[int, bool]:
+        """Run the command of a world; return its exit code and whether ``tick`` had it ended, with all it had started.
+
+        What it says is appended to the files ``out`` and ``err``, which may be one.
+        """
         for name, text in self.texts(request).items():
             (request.logs / name).write_text(text, encoding="utf-8")
-        log = request.logs / f"{self.name}.log"
-        with log.open("ab") as file:
-            process = subprocess.Popen(self.argv(request), stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+        with out.open("ab") as stdout, err.open("ab") as stderr:
+            process = subprocess.Popen(
+                self.argv(request), stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True
+            )
         self._process = process
         is_stuck = _wait(process, tick)
-        if is_stuck:
-            _end(process)
+        end_tree(process)
         self._process = None
-        code = process.wait()
-        return Failure(who=self.name, code=code, log=log, is_stuck=is_stuck) if code or is_stuck else None
+        return process.returncode, is_stuck
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End a command that still runs."""
         if self._process is not None:
-            _end(self._process)
+            end_tree(self._process)
 
 
 def _wait(process: "subprocess.Popen[bytes]", tick: Tick) -> bool:
@@ -86,30 +94,34 @@ def _wait(process: "subprocess.Popen[bytes]", tick: Tick) -> bool:
     return False
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End a process: first asked, so that it ends its ranks on other hosts, then made to."""
-    process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(_END_LIMIT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
 def rank_command(
     request: WorldRequest, master_address: str, defaults: Mapping[str, str] = MappingProxyType({})
 ) -> list[str]:
-    """Return what each rank runs, told by its environment where rank 0 listens; its starter tells it who it is.
+    """Return what each rank runs; its starter tells it who it is.
 
-    ``defaults`` are variables that the request may overrule.
+    A module of ours is told by its environment where rank 0 listens. ``defaults`` are variables that the request may
+    overrule.
     """
-    variables = {
-        **defaults,
-        **request.environment,
-        "MASTER_ADDR": master_address,
-        "MASTER_PORT": str(request.port),
+    variables = {**defaults, **request.environment}
+    command = [*request.argv]
+    if request.module:
         # A launch.py in the working folder must not shadow a module of ours.
-        "PYTHONSAFEPATH": "1",
-    }
+        variables |= {"MASTER_ADDR": master_address, "MASTER_PORT": str(request.port), "PYTHONSAFEPATH": "1"}
+        command = [sys.executable, "-m", request.module, *command]
     environment = [f"{name}={value}" for name, value in sorted(variables.items())]
-    return ["env", *environment, sys.executable, "-m", request.module, *request.argv]
+    return ["env", *environment, *command]
+
+
+class LocalWorlds(CommandWorlds):
+    """Worlds of one process on this machine, which finds its GPUs by itself."""
+
+    def __init__(self) -> None:
+        super().__init__("local")
+
+    def argv(self, request: WorldRequest) -> list[str]:
+        """Return what the process runs."""
+        return rank_command(request, "localhost")
+
+    def texts(self, request: WorldRequest) -> dict[str, str]:
+        """Return no file: there is nothing to place."""
+        return {}

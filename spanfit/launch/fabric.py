@@ -3,7 +3,8 @@
 Hosts are network namespaces; leaves, minipod spines and the core are bridges in one switch namespace; every link is a
 veth pair whose two ends are shaped alike. Names tell the place: host ``m0l1h2`` sits under leaf ``m0l1`` of minipod
 ``m0``. Cables are named after what they connect upwards: a host's own link has the host's name, a leaf's uplink the
-leaf's, a minipod's uplink the minipod's.
+leaf's, a minipod's uplink the minipod's. A host may have several cables to its leaf, as nodes with a NIC for each GPU
+do: those are its rails, each with a device, a link (``m0l1h2.r1`` beside ``m0l1h2``) and a subnet of its own.
 """
 
 from collections.abc import Iterator
@@ -13,6 +14,12 @@ from enum import StrEnum
 from spanfit.topology.model import Cluster, Node
 
 MAX_PER_LEVEL = 250
+MAX_RAILS = 8
+"""With more, the ends of a cable would have names longer than the kernel's 15 characters."""
+_FIRST_SUBNET = 77
+_RAIL_SETTINGS = {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 2}
+"""So that a device neither answers nor asks for the address of another rail, all of which share a leaf's bridge, and
+takes packets from a rail whose answer goes out by another device."""
 _BURST_BYTES = 128 * 1024
 """A token bucket must hold more than one 64 KiB segmentation-offload packet, or the kernel drops into slow motion."""
 _QUEUE_BYTES = {"host": 256 * 1024, "leaf": 1024 * 1024, "minipod": 1024 * 1024}
@@ -54,6 +61,8 @@ class Fabric:
     name : str
     minipods, leaves_per_minipod, hosts_per_leaf : int
     links : dict of LinkClass to LinkShape
+    rails : int
+        Cables from each host to its leaf, every one as wide as the host class says.
     """
 
     name: str
@@ -61,6 +70,7 @@ class Fabric:
     leaves_per_minipod: int
     hosts_per_leaf: int
     links: dict[LinkClass, LinkShape]
+    rails: int = 1
 
     def __post_init__(self) -> None:
         """Refuse sizes that addresses and interface names cannot hold."""
@@ -73,6 +83,8 @@ class Fabric:
             faults.append(
                 f"a minipod has {self.leaves_per_minipod * self.hosts_per_leaf} hosts; expected at most {MAX_PER_LEVEL}"
             )
+        if not 1 <= self.rails <= MAX_RAILS:
+            faults.append(f"rails is {self.rails}; expected 1 to {MAX_RAILS}")
         if not self.name.replace("-", "").replace("_", "").isalnum() or len(self.name) > 40:
             faults.append(f"name is {self.name!r}; expected up to 40 letters, digits, '-' and '_'")
         if faults:
@@ -81,21 +93,30 @@ class Fabric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """An emulated host and its place in the tree."""
+    """An emulated host and its place in the tree, with its address on each rail."""
 
     name: str
     leaf: str
     minipod: str
-    address: str
+    addresses: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A cable: ``name`` is the lower end's, ``peer`` the switch above it ("core" at the top)."""
+    """A cable: ``name`` is the lower end's, ``peer`` the switch above it ("core" at the top).
+
+    A host has one for each ``rail``.
+    """
 
     name: str
     link_class: LinkClass
     peer: str
+    rail: int = 0
+
+    @property
+    def host(self) -> str:
+        """The host at the lower end of a link of class host."""
+        return self.name.partition(".")[0]
 
     @property
     def down_device(self) -> str:
@@ -104,8 +125,18 @@ class Link:
 
     @property
     def up_device(self) -> str:
-        """Interface that sends up: the host's own ``eth0``, else one in the switch namespace."""
-        return "eth0" if self.link_class is LinkClass.HOST else f"{self.name}.u"
+        """Interface that sends up: the host's own ``eth0`` (``eth1`` on rail 1), else one in the switch namespace."""
+        return rail_device(self.rail) if self.link_class is LinkClass.HOST else f"{self.name}.u"
+
+
+def rail_device(rail: int) -> str:
+    """Return what a host's device on a rail is called."""
+    return f"eth{rail}"
+
+
+def rail_subnet(rail: int) -> str:
+    """Return the subnet of a rail, in which every host has the same last two bytes."""
+    return f"10.{_FIRST_SUBNET + rail}.0.0/16"
 
 
 def hosts(fabric: Fabric) -> tuple[Host, ...]:
@@ -115,7 +146,9 @@ def hosts(fabric: Fabric) -> tuple[Host, ...]:
             name=f"m{m}l{leaf}h{h}",
             leaf=f"m{m}l{leaf}",
             minipod=f"m{m}",
-            address=f"10.77.{m}.{leaf * fabric.hosts_per_leaf + h + 1}",
+            addresses=tuple(
+                f"10.{_FIRST_SUBNET + rail}.{m}.{leaf * fabric.hosts_per_leaf + h + 1}" for rail in range(fabric.rails)
+            ),
         )
         for m in range(fabric.minipods)
         for leaf in range(fabric.leaves_per_minipod)
@@ -128,7 +161,9 @@ def links(fabric: Fabric) -> tuple[Link, ...]:
     found = {f"m{m}": Link(name=f"m{m}", link_class=LinkClass.MINIPOD, peer="core") for m in range(fabric.minipods)}
     for host in hosts(fabric):
         found.setdefault(host.leaf, Link(name=host.leaf, link_class=LinkClass.LEAF, peer=host.minipod))
-        found[host.name] = Link(name=host.name, link_class=LinkClass.HOST, peer=host.leaf)
+        for rail in range(fabric.rails):
+            name = f"{host.name}.r{rail}" if rail else host.name
+            found[name] = Link(name=name, link_class=LinkClass.HOST, peer=host.leaf, rail=rail)
     return tuple(found.values())
 
 
@@ -136,16 +171,17 @@ def select_links(fabric: Fabric, name: str) -> tuple[Link, ...]:
     """Return the links of a class (``minipod``) or the one of that name (``m0``); ValueError where there is none."""
     found = tuple(link for link in links(fabric) if name in (link.link_class, link.name))
     if not found:
+        examples = "m0, m0l0, m0l0h0 or m0l0h0.r1" if fabric.rails > 1 else "m0, m0l0 or m0l0h0"
         raise ValueError(
             f"no link {name!r} in testbed {fabric.name}; "
-            "expected host, leaf, minipod, or one link's name such as m0, m0l0 or m0l0h0"
+            f"expected host, leaf, minipod, or one link's name such as {examples}"
         )
     return found
 
 
 def cluster(fabric: Fabric) -> Cluster:
-    """Return the cluster that a fabric emulates, every node idle with one rank a host."""
-    nodes = tuple(Node(name=h.name, fabric=(h.leaf, h.minipod, "core"), ngpus=1) for h in hosts(fabric))
+    """Return the cluster that a fabric emulates, every node idle with one rank a rail."""
+    nodes = tuple(Node(name=h.name, fabric=(h.leaf, h.minipod, "core"), ngpus=fabric.rails) for h in hosts(fabric))
     return Cluster(name=fabric.name, tiers=("leaf", "minipod", "core"), nodes=nodes)
 
 
@@ -165,19 +201,27 @@ def render_switches(fabric: Fabric, host_pids: dict[str, int]) -> Iterator[str]:
         yield f"link add name br-{switch} type bridge"
         yield f"link set br-{switch} up"
     for link in links(fabric):
-        far = f"eth0 netns {host_pids[link.name]}" if link.link_class is LinkClass.HOST else link.up_device
-        yield f"link add name {link.down_device} type veth peer name {far}"
+        far = f" netns {host_pids[link.host]}" if link.link_class is LinkClass.HOST else ""
+        yield f"link add name {link.down_device} type veth peer name {link.up_device}{far}"
         yield f"link set {link.down_device} master br-{link.peer} up"
         if link.link_class is not LinkClass.HOST:
             yield f"link set {link.up_device} master br-{link.name} up"
 
 
 def render_host(host: Host) -> Iterator[str]:
-    """Yield the ``ip -batch`` lines that give a host its loopback, its address and cubic congestion control."""
+    """Yield the ``ip -batch`` lines that give a host its loopback, its addresses and cubic congestion control."""
     yield "link set lo up"
-    yield f"addr add {host.address}/16 dev eth0"
-    yield "link set eth0 up"
-    yield f"route change 10.77.0.0/16 dev eth0 src {host.address} rto_min 10ms congctl cubic"
+    for rail, address in enumerate(host.addresses):
+        device = rail_device(rail)
+        yield f"addr add {address}/16 dev {device}"
+        yield f"link set {device} up"
+        yield f"route change {rail_subnet(rail)} dev {device} src {address} rto_min 10ms congctl cubic"
+
+
+def render_rail_settings(fabric: Fabric) -> Iterator[str]:
+    """Yield the ``sh`` lines that keep the rails of a host apart, none where it has one."""
+    for name, value in _RAIL_SETTINGS.items() if fabric.rails > 1 else ():
+        yield f"echo {value} > /proc/sys/net/ipv4/conf/all/{name}"
 
 
 def render_shape(link_class: LinkClass, device: str, shape: LinkShape) -> Iterator[str]:
@@ -212,5 +256,5 @@ def render_no_loss(device: str) -> Iterator[str]:
 
 
 def render_hosts_file(fabric: Fabric) -> str:
-    """Return the ``/etc/hosts`` that every emulated host sees."""
-    return "127.0.0.1 localhost\n" + "".join(f"{host.address} {host.name}\n" for host in hosts(fabric))
+    """Return the ``/etc/hosts`` that every emulated host sees: a name means the address on rail 0."""
+    return "127.0.0.1 localhost\n" + "".join(f"{host.addresses[0]} {host.name}\n" for host in hosts(fabric))

@@ -14,7 +14,7 @@ import socket
 import struct
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,10 @@ class Holder:
         _HOSTS_FILE.write_text(fabrics.render_hosts_file(self.fabric))
         inner = {host.name: self._start_host(host.name) for host in fabrics.hosts(self.fabric)}
         run(["ip", "-batch", "-"], _lines(fabrics.render_switches(self.fabric, inner)))
+        settings = _lines(fabrics.render_rail_settings(self.fabric))
         for host in fabrics.hosts(self.fabric):
+            if settings:
+                run([*self._inside(host.name), "sh", "-e"], settings)
             run([*self._inside(host.name), "ip", "-batch", "-"], _lines(fabrics.render_host(host)))
         self.shape(fabrics.links(self.fabric), self.shapes)
 
@@ -87,7 +90,7 @@ class Holder:
             up_rates = list(fabrics.render_shape(link.link_class, link.up_device, shape))
             up_losses = list(lost(link.up_device) if lost else fabrics.render_loss(link.up_device, shape))
             if link.link_class is LinkClass.HOST:
-                _apply(self._inside(link.name), up_rates, up_losses)
+                _apply(self._inside(link.host), up_rates, up_losses)
             else:
                 rates += up_rates
                 losses += up_losses
@@ -102,10 +105,7 @@ class Holder:
             self.shape(links, {link.name: replace(self.shapes[link.name], **changes) for link in links})
         return {
             "pid": _outer_pid(),
-            "hosts": [
-                {"name": h.name, "address": h.address, "leaf": h.leaf, "minipod": h.minipod, "pid": self.pids[h.name]}
-                for h in fabrics.hosts(self.fabric)
-            ],
+            "hosts": [{**asdict(host), "pid": self.pids[host.name]} for host in fabrics.hosts(self.fabric)],
             "links": [
                 {
                     "name": link.name,

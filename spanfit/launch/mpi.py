@@ -143,12 +143,19 @@ def mpirun_argv(
 
 
 class MpirunWorlds(CommandWorlds):
-    """Worlds of one mpirun each, in the hosts of a testbed or on hosts that ssh reaches."""
+    """Worlds of one mpirun each, in the hosts of a testbed or on hosts that ssh reaches.
 
-    def __init__(self, bed: Testbed | None = None) -> None:
+    Parameters
+    ----------
+    bed : Testbed, optional
+    of_python : bool
+        Whether the ranks are Python's, so that the mpirun beside it comes first.
+    """
+
+    def __init__(self, bed: Testbed | None = None, *, of_python: bool = True) -> None:
         super().__init__("mpirun")
         self.bed = bed
-        self.mpirun, self.mpi = find_mpirun()
+        self.mpirun, self.mpi = find_mpirun(of_python=of_python)
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         if bed is not None:
             self._scratch = tempfile.TemporaryDirectory(prefix="spanfit-mpi-")
@@ -182,16 +189,19 @@ class MpirunWorlds(CommandWorlds):
             self._scratch.cleanup()
 
 
-def find_mpirun() -> tuple[str, Mpi]:
-    """Return the path and kind of the mpirun beside this Python, which mpi4py's wheels belong to, else on PATH.
+def find_mpirun(*, of_python: bool = True) -> tuple[str, Mpi]:
+    """Return the path and kind of the first mpirun of two places: beside this Python, and on PATH.
+
+    The one beside Python, which mpi4py's wheels belong to, comes first with ``of_python``, else last: other programs
+    were built with that on PATH.
 
     Raises
     ------
     LaunchError
         If there is none, or none that is understood.
     """
-    path = f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
-    mpirun = shutil.which("mpirun", path=path)
+    folders = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
+    mpirun = shutil.which("mpirun", path=":".join(folders if of_python else reversed(folders)))
     if mpirun is None:
         raise LaunchError("the program mpirun is missing; install spanfit's extra 'mpi', or Open MPI or MPICH")
     answer = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False, timeout=_ANSWER_LIMIT_S)

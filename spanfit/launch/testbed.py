@@ -58,6 +58,7 @@ class TestbedFile:
     minipods: files.Count
     hosts_per_leaf: files.Count
     leaves_per_minipod: files.Count = 1
+    rails: files.Count = 1
     links: dict[LinkClass, LinkFile]
 
 
@@ -75,6 +76,7 @@ def read_fabric(path: Path) -> Fabric:
             leaves_per_minipod=document.leaves_per_minipod,
             hosts_per_leaf=document.hosts_per_leaf,
             links=shapes,
+            rails=document.rails,
         )
     except ValueError as error:
         raise ConfigError("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from None
@@ -85,10 +87,15 @@ class RunningHost:
     """A host of a testbed that is up; ``pid`` is the process that keeps its namespaces."""
 
     name: str
-    address: str
+    addresses: tuple[str, ...]
     leaf: str
     minipod: str
     pid: int
+
+    @property
+    def address(self) -> str:
+        """What its name means: its address on rail 0."""
+        return self.addresses[0]
 
 
 class Testbed:
@@ -97,7 +104,7 @@ class Testbed:
     def __init__(self, name: str, status: dict[str, Any], process: "subprocess.Popen[str] | None" = None) -> None:
         self.name = name
         self.pid: int = status["pid"]
-        self.hosts = {host["name"]: RunningHost(**host) for host in status["hosts"]}
+        self.hosts = {host["name"]: _running(host) for host in status["hosts"]}
         self._process = process
 
     def links(self) -> list[dict[str, Any]]:
@@ -137,6 +144,10 @@ class Testbed:
             _end(self.pid)
         if self._process is not None:
             self._process.communicate()
+
+
+def _running(host: dict[str, Any]) -> RunningHost:
+    return RunningHost(**host | {"addresses": tuple(host["addresses"])})
 
 
 def _end(pid: int) -> None:
@@ -249,6 +260,8 @@ def _first_answer(process: "subprocess.Popen[str]", fabric: Fabric, complaints: 
 def _refusal(reason: str) -> str:
     if "qdisc kind is unknown" in reason:
         return f"testbed: this kernel cannot delay packets (no netem); leave delay out ({reason})"
+    if "/proc/sys" in reason:
+        return f"testbed: this machine lets no one keep the rails of a host apart; use rails = 1 ({reason})"
     if "nft: " in reason:
         return f"testbed: dropping packets needs the Debian package nftables; install it or leave loss out ({reason})"
     if "unshare failed" in reason or "ermission denied" in reason or "not permitted" in reason:

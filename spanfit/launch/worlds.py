@@ -40,7 +40,7 @@ class WorldRequest:
     ----------
     rank_map : RankMap
     module : str
-        What every rank runs, as ``python -m`` would.
+        What every rank runs, as ``python -m`` would; "" where ``argv`` is a whole command line.
     argv : tuple of str
     environment : mapping of str to str
         Set for every rank.

@@ -7,50 +7,49 @@ so a kill costs the case in hand, and the same command measures what is missing.
 
 import fcntl
 import json
-import os
-import platform
-import re
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, replace
-from datetime import UTC, datetime
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-from spanfit import __version__, files
+from spanfit import files
 from spanfit.bench.campaign_file import Backend, CampaignFile
 from spanfit.bench.case import BenchCase, LaunchPlan, Visit, dump_launch
 from spanfit.bench.groups import NodeTree
+from spanfit.bench.job_inputs import read_job_inputs
 from spanfit.bench.lines import render_failure
 from spanfit.bench.plan import plan_cases
 from spanfit.errors import ConfigError, StoreError, TimedOutError
 from spanfit.launch import testbed
-from spanfit.launch.fabric import Fabric
+from spanfit.launch.fabric import Fabric, rail_device
 from spanfit.launch.fabric import cluster as fabric_cluster
 from spanfit.launch.worlds import WorldRequest, Worlds
 from spanfit.profiler.agenda import Agenda
 from spanfit.profiler.clock import RunClock
 from spanfit.profiler.failures import Incident, blame, note_impossible
 from spanfit.profiler.following import Progress, Tail, Watch
+from spanfit.profiler.programs import ProgramWorlds
+from spanfit.profiler.run_info import describe_run, now
 from spanfit.profiler.stopping import CaseState, History, case_states, frame_units
 from spanfit.profiler.watchdog import LIMIT_MARGIN_S
-from spanfit.profiler.ways import MPI_WORKER, WORKER, Way, open_worlds
-from spanfit.results import schema
-from spanfit.results.schema import RunInfo, Status
+from spanfit.profiler.ways import MPI_WORKER, WORKER, Way, open_campaign
+from spanfit.results.schema import Status
 from spanfit.results.shards import Shard, append_failure, measurements, read_shard
 from spanfit.results.store import Store
 from spanfit.topology.hostlist import expand_hostlist
-from spanfit.topology.model import Cluster, NodeState, RankMap
+from spanfit.topology.model import NodeState, RankMap
 from spanfit.topology.readers.cluster_file import read_cluster
 
 _PORTS = 100
 _CLOCK = "clock.json"
 _EXCLUDED = "excluded.json"
-_ENVIRONMENT_NAME = re.compile(r"(NCCL|GLOO|TORCH|OMP|UCX|FI|CUDA|TP|MPIR_CVAR)_[A-Z0-9_]+|OMPI_MCA_[a-z0-9_]+")
-_TESTBED_ENVIRONMENT = {"GLOO_SOCKET_IFNAME": "eth0", "TP_SOCKET_IFNAME": "eth0"}
+_START = "plan.json"
+_STACKS_SHARE = 0.9
+"""The share of a phase's limit after which a rank writes its stacks: before the watcher ends it."""
+_DEVICE_SETTINGS = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+_MPI_DEVICE_SETTINGS = ("OMPI_MCA_btl_tcp_if_include", "FI_TCP_IFACE")
 
 
 class Campaign:
@@ -77,7 +76,7 @@ class Campaign:
         self.cluster = read_cluster(path.parent / self.file.cluster)
         self.fabric = self._fabric()
         self.node_names = self._node_names()
-        self.switches = switches_by_tier(self.cluster, self.node_names)
+        self.switches = self.cluster.switch_names(self.node_names)
         self.minipods = self.switches["minipod"]
         self.cases = self._cases()
         self.store = Store(store)
@@ -102,11 +101,7 @@ class Campaign:
         return tuple(node.name for nodes in by_minipod.values() for node in nodes)
 
     def _cases(self) -> tuple[BenchCase, ...]:
-        faults = [
-            f"launch.environment.{name}: found {name!r}, expected a setting of the communication library such as NCCL_*"
-            for name in self.file.launch.environment
-            if not _ENVIRONMENT_NAME.fullmatch(name)
-        ]
+        faults = [*self.file.launch.faults()]
         if self.fabric is not None and self.file.launch.launcher.on_testbed:
             known = {node.name for node in fabric_cluster(self.fabric).nodes}
             missing = [name for name in self.node_names if name not in known]
@@ -115,7 +110,8 @@ class Campaign:
         cases: tuple[BenchCase, ...] = ()
         try:
             fabric = tuple(node.fabric for node in self.cluster.select(self.node_names))
-            cases = plan_cases(self.file, NodeTree(tiers=self.cluster.tiers, fabric=fabric))
+            inputs = read_job_inputs(self.file.jobs, self.path.parent, self.node_names)
+            cases = plan_cases(self.file, NodeTree(tiers=self.cluster.tiers, fabric=fabric), inputs)
         except ValueError as error:
             faults += str(error).splitlines()
         if faults:
@@ -124,6 +120,9 @@ class Campaign:
 
     def _run_id(self, store: Path, again: bool) -> str:
         content = {"spec": files.plain(self.file), "nodes": self.node_names, "minipods": self.minipods}
+        if self.file.jobs:
+            # What jobs are and where they go is in other files too.
+            content["steps"] = [case.case_id for case in self.cases if case.step]
         if self.fabric is not None:
             content["fabric"] = files.plain(self.fabric)
         base = f"{self.file.name}-{files.digest(content)[:8]}"
@@ -179,11 +178,21 @@ class Campaign:
         excluded = self.excluded
         return tuple(rank for rank, name in enumerate(self.node_names) if name not in excluded)
 
+    @property
+    def local_environment(self) -> tuple[dict[str, str], ...]:
+        """The settings of each local rank: on a testbed with a rail for each its own device, unless the file says."""
+        launch, rails = self.file.launch, self.fabric.rails if self.fabric else 1
+        if launch.local_environment or not launch.launcher.on_testbed or not launch.ranks_per_node == rails > 1:
+            return launch.local_environment
+        known = _MPI_DEVICE_SETTINGS if self.file.backend is Backend.MPI else _DEVICE_SETTINGS
+        names = [name for name in known if name not in launch.environment]
+        return tuple(dict.fromkeys(names, rail_device(rail)) for rail in range(rails))
+
     def request(self, launch: int, attempt: int) -> WorldRequest:
         """Return the world that a launch starts."""
         environment = {"OMP_NUM_THREADS": "1", **self.file.launch.environment}
         if self.file.launch.launcher.on_testbed:
-            environment = _TESTBED_ENVIRONMENT | environment
+            environment = dict.fromkeys(_DEVICE_SETTINGS, rail_device(0)) | environment
         stem = f"launch-{launch:03d}.{attempt}"
         if self.file.backend == "nccl":
             prefix = str((self.folder / f"{stem}.beats" / "nccl-").absolute())
@@ -197,6 +206,19 @@ class Campaign:
             port=self.file.launch.port + launch % _PORTS,
             logs=(self.folder / f"{stem}.logs").absolute(),
         )
+
+    def open_way(self) -> AbstractContextManager[Way]:
+        """Return what starts the worlds that the campaign names, open for as long as its block lasts."""
+        logs = self.folder.with_name(f"{self.run_id}.logs")
+        return open_campaign(self.file, self.fabric, self.path.parent, logs)
+
+    def describe(self) -> str:
+        """Return what the first launch would run, as a person could type it; starts no world."""
+        with self.open_way() as (worlds, _, _):
+            request = self.request(0, 0)
+            if isinstance(worlds, ProgramWorlds):
+                return worlds.describe_visits(request, self._plan(0, 0, self.visits[0]))
+            return worlds.describe(request)
 
     def run(self, follow: Callable[[Progress], None], way: Way | None = None) -> Path:
         """Measure what is missing and return the run's file in the store.
@@ -216,7 +238,7 @@ class Campaign:
             If a rank dies or hangs; what is finished is kept, and the case in hand is a row that says so. Where
             ``launch.exclude_sick`` is set and the host to blame is known, the run goes on without it instead.
         """
-        opened = nullcontext(way) if way else open_worlds(self.file.launch.launcher, self.fabric)
+        opened = nullcontext(way) if way else self.open_way()
         with self._locked(), opened as (worlds, transport, truth):
             self._note_start(transport, truth)
             self.clock.start()
@@ -238,7 +260,7 @@ class Campaign:
             yield
 
     def _note_start(self, transport: str, truth: Mapping[str, float]) -> None:
-        start = self.folder / "plan.json"
+        start = self.folder / _START
         if not start.exists():
             note = {"started_at": now(), "transport": transport, "truth": dict(truth), "spec": files.plain(self.file)}
             files.write_json(start, note)
@@ -267,6 +289,8 @@ class Campaign:
             visits=tuple(visits),
             heartbeats=str((self.folder / f"launch-{launch:03d}.{attempt}.beats").absolute()),
             node_ranks=seats if len(seats) < len(self.node_names) else (),
+            local_environment=self.local_environment,
+            stacks_after_s=_STACKS_SHARE * self.file.launch.timeout,
         )
 
     def _possible(self, launch: int, visits: Sequence[Visit]) -> tuple[Visit, ...]:
@@ -337,7 +361,15 @@ class Campaign:
         shards = self.shards()
         ranks_per_node = self.file.launch.ranks_per_node
         rows = list(measurements(self.run_id, shards, ranks_per_node, self.switches))
-        path = self.store.write(self._info(shards), rows)
+        info = describe_run(
+            self.file,
+            self.cluster,
+            self.node_names,
+            run_id=self.run_id,
+            start=json.loads(files.read_text(self.folder / _START)),
+            shards=shards,
+        )
+        path = self.store.write(info, rows)
         shutil.rmtree(self.folder)
         return path
 
@@ -353,55 +385,3 @@ class Campaign:
         for visit in visits:
             reason = f"not begun within the campaign's time limit of {self.clock.limit_s:.0f} s"
             append_failure(self.shard_path(0), render_failure(plan, visit, Status.TIMED_OUT, reason))
-
-    def _info(self, shards: Sequence[Shard]) -> RunInfo:
-        start: dict[str, Any] = json.loads(files.read_text(self.folder / "plan.json"))
-        world = next(world for shard in shards for world in shard.worlds)
-        models = {node.gpu_model for node in self.cluster.select(self.node_names)} - {None}
-        return RunInfo(
-            schema_version=schema.SCHEMA_VERSION,
-            run_id=self.run_id,
-            campaign=self.file.name,
-            cluster=self.cluster.name,
-            cluster_hash=files.digest(self.cluster),
-            started_at=start["started_at"],
-            ended_at=now(),
-            engine="spanfit",
-            backend=self.file.backend,
-            transport=start["transport"],
-            node_names=self.node_names,
-            minipods=self.minipods,
-            tiers=self.cluster.tiers,
-            switches=self.switches,
-            ngpus_per_node=self.file.launch.ranks_per_node,
-            gpu_model=world["gpu_model"] or ", ".join(sorted(map(str, models))) or "cpu",
-            launches=sum(bool(shard.cases) for shard in shards),
-            truth=start["truth"],
-            environment=world["environment"],
-            versions=world["versions"] | {"spanfit": __version__, "machine": platform.machine()},
-            git_commit=git_commit(),
-            spec=files.plain(self.file) | {"jobs": [asdict(job.step()) for job in self.file.jobs]},
-            origin={},
-        )
-
-
-def switches_by_tier(cluster: Cluster, node_names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return for each tier what people call the switch above each node."""
-    nodes = cluster.select(node_names)
-    labels = {tier: cluster.switch_labels(tier) for tier in cluster.tiers}
-    return {tier: tuple(names[cluster.switch(node, tier)] for node in nodes) for tier, names in labels.items()}
-
-
-def now() -> str:
-    """Return the time as ISO 8601 text in UTC."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def git_commit() -> str:
-    """Return the commit of the checkout that spanfit runs from, "" where it is installed."""
-    folder = Path(__file__).parent
-    git = shutil.which("git")
-    if git is None or not (folder.parent.parent / ".git").exists():
-        return ""
-    argv = [git, "-C", str(folder), "rev-parse", "HEAD"]
-    return subprocess.run(argv, capture_output=True, text=True, check=False, env=os.environ).stdout.strip()

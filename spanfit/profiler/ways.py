@@ -1,15 +1,18 @@
 """Opening what a campaign names to start its worlds: edge, brings testbeds up and down."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 
-from spanfit.bench.campaign_file import Launcher
+from spanfit.bench.campaign_file import CampaignFile, Engine, Launcher
 from spanfit.launch import testbed
+from spanfit.launch.commands import CommandWorlds, LocalWorlds
 from spanfit.launch.fabric import Fabric
 from spanfit.launch.mpi import MpirunWorlds
 from spanfit.launch.slurm import SrunWorlds
 from spanfit.launch.testbed import Testbed
 from spanfit.launch.worlds import AgentWorlds, ForkedWorlds, Worlds, ssh_argv
+from spanfit.profiler.programs import Programs, ProgramWorlds
 
 WORKER = "spanfit.bench.worker"
 MPI_WORKER = "spanfit.bench.mpi_worker"
@@ -43,6 +46,35 @@ def open_worlds(launcher: Launcher, fabric: Fabric | None) -> Iterator[Way]:
         }
         with in_testbed[launcher]() as worlds:
             yield worlds, transport, bed.truth()
+
+
+def open_campaign(campaign: CampaignFile, fabric: Fabric | None, base: Path, logs: Path) -> AbstractContextManager[Way]:
+    """Return what starts the worlds of a campaign, ours or programs in their place, open while its block lasts.
+
+    Parameters
+    ----------
+    base : Path
+        What the paths in the campaign are relative to.
+    logs : Path
+        Where what programs print is kept.
+    """
+    if campaign.engine is Engine.SPANFIT:
+        return open_worlds(campaign.launch.launcher, fabric)
+    named = campaign.nccl_tests.folder
+    folder = None if named is None else (base / named).absolute()
+    return _open_programs(Programs(campaign=campaign, folder=folder, logs=logs.absolute()))
+
+
+@contextmanager
+def _open_programs(programs: Programs) -> Iterator[Way]:
+    launcher = programs.campaign.launch.launcher
+    starters: dict[Launcher, Callable[[], CommandWorlds]] = {
+        Launcher.MPIRUN: lambda: MpirunWorlds(of_python=False),
+        Launcher.SRUN: SrunWorlds,
+        Launcher.LOCAL: LocalWorlds,
+    }
+    with ProgramWorlds(starters[launcher](), programs) as worlds:
+        yield worlds, "links inside one node" if launcher is Launcher.LOCAL else "network between the hosts", {}
 
 
 @contextmanager

@@ -77,13 +77,13 @@ def lost_share(bed: Testbed, source: str, target: str) -> float:
         return 1 - int(receiver.stdout.read()) / _DATAGRAMS
 
 
-def throughput(bed: Testbed, source: str, target: str, size_bytes: int) -> float:
-    """Return the TCP payload rate [bytes/s] from one host to another."""
+def throughput(bed: Testbed, source: str, target: str, size_bytes: int, rail: int = 0) -> float:
+    """Return the TCP payload rate [bytes/s] from one host to another's address on a rail."""
     receive = bed.host_argv(target, [sys.executable, "-c", _RECEIVER, str(size_bytes)])
     with subprocess.Popen(receive, stdout=subprocess.PIPE, text=True) as receiver:
         assert receiver.stdout is not None
         assert receiver.stdout.readline() == "ready\n"
-        address = bed.hosts[target].address
+        address = bed.hosts[target].addresses[rail]
         subprocess.run(bed.host_argv(source, [sys.executable, "-c", _SENDER, address, str(size_bytes)]), check=True)
         return float(receiver.stdout.read())
 

@@ -4,6 +4,7 @@ import pytest
 
 from spanfit.launch.fabric import (
     MAX_PER_LEVEL,
+    MAX_RAILS,
     Fabric,
     LinkClass,
     LinkShape,
@@ -13,6 +14,7 @@ from spanfit.launch.fabric import (
     render_host,
     render_hosts_file,
     render_loss,
+    render_rail_settings,
     render_shape,
     render_switches,
     select_links,
@@ -26,7 +28,7 @@ LONGEST_INTERFACE_NAME = 15
 LARGEST = [(250, 250, 1), (250, 1, 250)]
 
 
-def fabric_of(minipods: int = 2, leaves_per_minipod: int = 1, hosts_per_leaf: int = 2) -> Fabric:
+def fabric_of(minipods: int = 2, leaves_per_minipod: int = 1, hosts_per_leaf: int = 2, rails: int = 1) -> Fabric:
     return Fabric(
         name="demo",
         minipods=minipods,
@@ -37,6 +39,7 @@ def fabric_of(minipods: int = 2, leaves_per_minipod: int = 1, hosts_per_leaf: in
             LinkClass.LEAF: LinkShape(),
             LinkClass.MINIPOD: LinkShape(rate_bits_per_s=8e8),
         },
+        rails=rails,
     )
 
 
@@ -50,7 +53,7 @@ def test_names_tell_the_place() -> None:
 @pytest.mark.parametrize(("minipods", "leaves", "per_leaf"), LARGEST)
 def test_every_host_has_an_address_of_its_own_in_the_subnet(minipods: int, leaves: int, per_leaf: int) -> None:
     fabric = fabric_of(min(minipods, 3), leaves, per_leaf)
-    found = [ipaddress.ip_address(host.address) for host in hosts(fabric)]
+    found = [ipaddress.ip_address(host.addresses[0]) for host in hosts(fabric)]
     assert len(set(found)) == len(found) == fabric.minipods * leaves * per_leaf
     subnet = ipaddress.ip_network("10.77.0.0/16")
     assert all(address in subnet and address != subnet.broadcast_address for address in found)
@@ -59,7 +62,7 @@ def test_every_host_has_an_address_of_its_own_in_the_subnet(minipods: int, leave
 
 @pytest.mark.parametrize(("minipods", "leaves", "per_leaf"), LARGEST)
 def test_interface_names_fit_the_kernel_and_are_unique(minipods: int, leaves: int, per_leaf: int) -> None:
-    fabric = fabric_of(minipods, leaves, per_leaf)
+    fabric = fabric_of(minipods, leaves, per_leaf, MAX_RAILS)
     cables = links(fabric)
     inside = [link.down_device for link in cables]
     inside += [link.up_device for link in cables if link.link_class is not LinkClass.HOST]
@@ -90,6 +93,50 @@ def test_links_are_selected_by_class_and_by_name() -> None:
             f"no link {wrong!r} in testbed demo; "
             "expected host, leaf, minipod, or one link's name such as m0, m0l0 or m0l0h0"
         )
+
+
+def test_every_rail_has_a_link_a_device_and_a_subnet_of_its_own() -> None:
+    fabric = fabric_of(1, 1, 2, rails=3)
+    found = [(link.name, link.host, link.rail, link.up_device, link.peer) for link in select_links(fabric, "host")]
+    assert found == [
+        ("m0l0h0", "m0l0h0", 0, "eth0", "m0l0"),
+        ("m0l0h0.r1", "m0l0h0", 1, "eth1", "m0l0"),
+        ("m0l0h0.r2", "m0l0h0", 2, "eth2", "m0l0"),
+        ("m0l0h1", "m0l0h1", 0, "eth0", "m0l0"),
+        ("m0l0h1.r1", "m0l0h1", 1, "eth1", "m0l0"),
+        ("m0l0h1.r2", "m0l0h1", 2, "eth2", "m0l0"),
+    ]
+    assert [host.addresses for host in hosts(fabric)] == [
+        ("10.77.0.1", "10.78.0.1", "10.79.0.1"),
+        ("10.77.0.2", "10.78.0.2", "10.79.0.2"),
+    ]
+    assert [link.name for link in select_links(fabric, "m0l0h1.r2")] == ["m0l0h1.r2"]
+    with pytest.raises(ValueError, match=r"such as m0, m0l0, m0l0h0 or m0l0h0\.r1"):
+        select_links(fabric, "m0l0h1.r3")
+    assert "10.77.0.2 m0l0h1\n" in render_hosts_file(fabric)
+    assert "10.78" not in render_hosts_file(fabric)
+    assert [node.ngpus for node in cluster(fabric).nodes] == [3, 3]
+
+
+def test_rails_are_built_and_kept_apart_by_these_lines() -> None:
+    fabric = fabric_of(1, 1, 1, rails=2)
+    assert list(render_switches(fabric, {"m0l0h0": 101}))[-4:] == [
+        "link add name m0l0h0.d type veth peer name eth0 netns 101",
+        "link set m0l0h0.d master br-m0l0 up",
+        "link add name m0l0h0.r1.d type veth peer name eth1 netns 101",
+        "link set m0l0h0.r1.d master br-m0l0 up",
+    ]
+    assert list(render_host(hosts(fabric)[0]))[4:] == [
+        "addr add 10.78.0.1/16 dev eth1",
+        "link set eth1 up",
+        "route change 10.78.0.0/16 dev eth1 src 10.78.0.1 rto_min 10ms congctl cubic",
+    ]
+    assert list(render_rail_settings(fabric)) == [
+        "echo 1 > /proc/sys/net/ipv4/conf/all/arp_ignore",
+        "echo 2 > /proc/sys/net/ipv4/conf/all/arp_announce",
+        "echo 2 > /proc/sys/net/ipv4/conf/all/rp_filter",
+    ]
+    assert list(render_rail_settings(fabric_of(1, 1, 1))) == []
 
 
 def test_switches_and_cables_are_built_by_these_lines() -> None:
@@ -178,10 +225,11 @@ def test_the_cluster_of_a_fabric_has_its_tree_and_the_truth_its_rates() -> None:
 
 def test_a_fabric_that_addresses_cannot_hold_is_refused_all_at_once() -> None:
     with pytest.raises(ValueError) as error:
-        Fabric(name="a b", minipods=0, leaves_per_minipod=1, hosts_per_leaf=MAX_PER_LEVEL + 1, links={})
+        Fabric(name="a b", minipods=0, leaves_per_minipod=1, hosts_per_leaf=MAX_PER_LEVEL + 1, links={}, rails=9)
     assert str(error.value).splitlines() == [
         "minipods is 0; expected 1 to 250",
         "hosts_per_leaf is 251; expected 1 to 250",
+        "rails is 9; expected 1 to 8",
         "name is 'a b'; expected up to 40 letters, digits, '-' and '_'",
     ]
     with pytest.raises(ValueError, match="a minipod has 252 hosts; expected at most 250"):

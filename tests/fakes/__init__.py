@@ -1,0 +1,1 @@
+"""Programs that take the place of real ones on PATH."""
