@@ -7,7 +7,8 @@ differ by (noise_max) is what a ratio can be trusted to. Then launch by launch, 
 has it, and as many iterations. PARAM runs them in one communicator, size after size; spanfit as a campaign does, in
 blocks that shuffle the sizes and make the communicator anew. PARAM reports the median over ranks of each rank's mean,
 spanfit the median over communicators of the median over repetitions of the slowest rank; both readings of spanfit's
-samples are compared with it.
+samples are compared with it, and how far launches lie apart by each: where an operation has a fast and a slow mode, a
+median falls on one of them and a mean between.
 
 Example: benchmarks/timed_loop.py --quick --param ../param
 """
@@ -305,12 +306,12 @@ def compare_param(checkout: Path, effort: Effort, seed: int, console: Console) -
                 units_s = [row["times_s"] for row in rows if row["size_bytes"] == size]
                 ours[size].append(median(median(map(max, zip(*by_rank, strict=True))) for by_rank in units_s))
                 ours_mean[size].append(median(median(map(fmean, by_rank)) for by_rank in units_s))
-    table = Table("size", "PARAM", "ours", "ours / PARAM (95%)", "same statistic", "PARAM spread", "our spread")
-    figures: dict[str, list[float]] = {"p50": [], "low": [], "mean": [], "param": [], "ours": []}
+    table = Table("size", "PARAM", "ours", "ours / PARAM (95%)", "same statistic", "PARAM spread", "our spread", "same")
+    figures: dict[str, list[float]] = {"p50": [], "low": [], "mean": [], "param": [], "ours": [], "ours_mean": []}
     for size in SIZES:
         value, low, high = geometric([a / b for a, b in zip(ours[size], param[size], strict=True)])
         same = geometric([a / b for a, b in zip(ours_mean[size], param[size], strict=True)])
-        spreads = spread(param[size]), spread(ours[size])
+        spreads = spread(param[size]), spread(ours[size]), spread(ours_mean[size])
         for name, figure in zip(figures, (value, low, same[0], *spreads), strict=True):
             figures[name].append(figure)
         table.add_row(
@@ -328,10 +329,13 @@ def compare_param(checkout: Path, effort: Effort, seed: int, console: Console) -
         "vs_param_mean_max": max(figures["mean"]),
         "param_spread": geometric(figures["param"])[0],
         "our_spread": geometric(figures["ours"])[0],
+        "our_spread_mean": geometric(figures["ours_mean"])[0],
     }
 
 
-ABSENT = dict.fromkeys(("vs_param_max", "vs_param_low_max", "vs_param_mean_max", "param_spread", "our_spread"))
+ABSENT = dict.fromkeys(
+    ("vs_param_max", "vs_param_low_max", "vs_param_mean_max", "param_spread", "our_spread", "our_spread_mean")
+)
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from spanfit.workload.step import ComputeMode, Schedule, StepJob
+from spanfit.workload.job import Job, load_job
 
 
 class CaseKind(StrEnum):
@@ -34,6 +34,20 @@ class Concurrency(StrEnum):
     ALONE = "alone"
     PAIR = "pair"
     ALL = "all"
+
+
+COMMUNICATION = "/communication"
+"""Behind the name of a job, what rows call the seconds in which the slowest rank of a step waited for bytes."""
+
+ALL_GPUS = -1
+"""The ``rail`` of a case whose groups hold every GPU of their nodes."""
+EACH_RAIL = -2
+"""The ``rail`` of a case in which every rail of the nodes has groups of its own, all of them at once."""
+
+
+def on_rail(rail: int) -> str:
+    """Return the words that a rail adds to what is said of a case, "" where every GPU takes part."""
+    return {ALL_GPUS: "", EACH_RAIL: ", all rails at once"}.get(rail, f", rail {rail}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +81,8 @@ class BenchCase:
     matrix, products : int
         Of an overlap: rows of the square matrices, and products in a row.
     rail : int
-        The local rank that alone takes part on each node; -1: all of them.
-    step : StepJob or None
+        The local rank that alone takes part on each node; or ``ALL_GPUS``, or ``EACH_RAIL``.
+    step : TrainingJob, StepJob or None
     """
 
     kind: CaseKind
@@ -91,8 +105,8 @@ class BenchCase:
     cta: int = 0
     matrix: int = 0
     products: int = 0
-    rail: int = -1
-    step: StepJob | None = None
+    rail: int = ALL_GPUS
+    step: Job | None = None
 
     @property
     def case_id(self) -> str:
@@ -106,6 +120,7 @@ class BenchCase:
         if self.kind is CaseKind.STARTUP:
             return f"start of a communicator of {len(self.groups[0])} nodes"
         where = f"{self.span} {self.tier}{'s' * (self.span > 1)}, {self.rank_order}, {self.concurrency}"
+        where += on_rail(self.rail)
         beside = f" beside products of {self.matrix}" if self.kind is CaseKind.OVERLAP else ""
         return f"{self.operation} {self.size_bytes} B{beside} over {where}"
 
@@ -137,6 +152,10 @@ class LaunchPlan:
         The folder where every rank says where it is, "" where nobody watches.
     node_ranks : tuple of int
         The campaign's node rank of each of ``node_names``, where the world lacks some of the campaign's nodes.
+    local_environment : tuple of dict
+        Of each local rank the variables that it sets before it joins the world; empty where none differ.
+    stacks_after_s : float
+        After this long in a phase a rank writes its stacks beside its heartbeat; 0: never.
     """
 
     run_id: str
@@ -150,6 +169,8 @@ class LaunchPlan:
     visits: tuple[Visit, ...]
     heartbeats: str = ""
     node_ranks: tuple[int, ...] = ()
+    local_environment: tuple[dict[str, str], ...] = ()
+    stacks_after_s: float = 0.0
 
     def seat(self, case: BenchCase) -> BenchCase:
         """Return a case of the campaign with the node ranks of this world in its groups."""
@@ -183,17 +204,13 @@ def load_launch(text: str) -> LaunchPlan:
     """Return the launch plan that :func:`dump_launch` wrote."""
     document = json.loads(text)
     visits = tuple(Visit(**{**visit, "case": load_case(visit["case"])}) for visit in document.pop("visits"))
-    tuples = {key: tuple(document[key]) for key in ("node_names", "node_ranks")}
+    tuples = {key: tuple(document[key]) for key in ("node_names", "node_ranks", "local_environment")}
     return LaunchPlan(**{**document, **tuples, "visits": visits})
 
 
 def load_case(document: dict[str, Any]) -> BenchCase:
     """Return the case whose plain data these are."""
     step = document["step"]
-    if step is not None:
-        step = StepJob(
-            **{**step, "schedule": Schedule(step["schedule"]), "compute": ComputeMode(step["compute"])},
-        )
     return BenchCase(
         **{
             **document,
@@ -201,6 +218,6 @@ def load_case(document: dict[str, Any]) -> BenchCase:
             "groups": tuple(tuple(group) for group in document["groups"]),
             "rank_order": RankOrder(document["rank_order"]),
             "concurrency": Concurrency(document["concurrency"]),
-            "step": step,
+            "step": load_job(step) if step else None,
         }
     )

@@ -62,10 +62,10 @@ def draw_groups(
     ValueError
         If not even one group fits.
     """
-    if nodes_per_group < max(2, span):
+    if nodes_per_group < span:
         raise ValueError(
             f"collectives: groups of {nodes_per_group} nodes cannot span {span} domains; "
-            f"expected nodes_per_group of at least {max(2, span)}"
+            f"expected nodes_per_group of at least {span}"
         )
     groups = [group for domains in siblings for group in _draw(domains, nodes_per_group, span, rng)]
     if not groups:

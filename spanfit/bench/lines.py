@@ -8,26 +8,32 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from spanfit.bench.case import BenchCase, CaseKind, LaunchPlan, Visit
-
-_MPI_PREFIXES = ("MPIR_CVAR_", "OMPI_MCA_btl", "OMPI_MCA_coll", "OMPI_MCA_mpi_", "OMPI_MCA_mtl", "OMPI_MCA_pml")
-_KEPT_PREFIXES = ("NCCL_", "GLOO_", "TORCH_NCCL_", "UCX_", "FI_", *_MPI_PREFIXES)
-_KEPT_NAMES = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_MAX_CONNECTIONS")
-_SECRET_PARTS = ("TOKEN", "SECRET", "PASSWORD", "KEY")
+from spanfit.bench.case import ALL_GPUS, EACH_RAIL, BenchCase, LaunchPlan, Visit
+from spanfit.environment import kept_environment
+from spanfit.workload.job import seat_ranks
 
 
 def world_ranks(case: BenchCase, ngpus_per_node: int) -> tuple[tuple[int, ...], ...]:
-    """Return the world ranks of each group of a case, every GPU of a node taking part.
+    """Return the world ranks of each group of a case.
 
-    A step has a group for each local rank, whose ranks are the cells of the grid, row by row.
+    A step has a group for each job that runs, whose ranks are those of the job in order. Of any other case that runs
+    each rail at once, the groups of the first rail come first.
     """
-    if case.kind is CaseKind.STEP:
-        (cells,) = case.groups
-        return tuple(tuple(node * ngpus_per_node + local for node in cells) for local in range(ngpus_per_node))
+    if case.step is not None:
+        return seat_ranks(case.step, case.groups[0], ngpus_per_node)
+    together: list[Sequence[int]] = [range(ngpus_per_node)] if case.rail == ALL_GPUS else [(case.rail,)]
+    if case.rail == EACH_RAIL:
+        together = [(local,) for local in range(ngpus_per_node)]
     return tuple(
-        tuple(node * ngpus_per_node + local for node in group for local in range(ngpus_per_node))
+        tuple(node * ngpus_per_node + local for node in group for local in chosen)
+        for chosen in together
         for group in case.groups
     )
+
+
+def startup_parts(case: BenchCase) -> tuple[str, str, str]:
+    """Return what a start-up case times: the communicator with its first operation, that one, and the second."""
+    return "communicator", f"first_{case.operation}", f"second_{case.operation}"
 
 
 def misplaced(plan: LaunchPlan, hosts: Sequence[str]) -> str:
@@ -40,16 +46,6 @@ def misplaced(plan: LaunchPlan, hosts: Sequence[str]) -> str:
         for rank, (host, name) in enumerate(zip(hosts, expected, strict=True))
         if host.partition(".")[0] != name.partition(".")[0]
     )
-
-
-def kept_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that explain a measurement, by allow-list, and none that may hold a secret."""
-    return {
-        name: value
-        for name, value in sorted(environment.items())
-        if (name.startswith(_KEPT_PREFIXES) or name in _KEPT_NAMES)
-        and not any(part in name.upper() for part in _SECRET_PARTS)
-    }
 
 
 def render_world(

@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any
 
 import mpi4py
@@ -13,7 +14,11 @@ from spanfit.bench.values import contribution, mark, reduced
 from spanfit.collectives import Collective, buffer_elements, is_shared, uneven_shares
 
 mpi4py.rc.threads = False  # one thread: no locks in what is timed
+_began = perf_counter()
 from mpi4py import MPI as MPI  # noqa: E402
+
+INIT_S = perf_counter() - _began
+"""What it took to load and to initialise MPI [s]."""
 
 TYPES = {
     "float32": ("f", MPI.FLOAT),

@@ -10,22 +10,32 @@ import sys
 import traceback
 from array import array
 from collections.abc import Callable, Sequence
-from itertools import cycle, groupby, islice
+from dataclasses import dataclass, field
+from itertools import chain, cycle, groupby, islice
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
+from typing import Any
 
 import mpi4py
 
-from spanfit.bench.case import BenchCase, LaunchPlan, Visit
+from spanfit.bench.case import BenchCase, CaseKind, LaunchPlan, Visit
 from spanfit.bench.environ import by_local_rank
 from spanfit.bench.heartbeat import Heartbeat, Phase
-from spanfit.bench.lines import append, drop_torn_line, misplaced, render_visit, render_world, world_ranks
-from spanfit.bench.mpi_operations import MPI, Arena
+from spanfit.bench.lines import (
+    append,
+    drop_torn_line,
+    misplaced,
+    render_visit,
+    render_world,
+    startup_parts,
+    world_ranks,
+)
+from spanfit.bench.mpi_operations import INIT_S, MPI, Arena, prepare
 from spanfit.bench.prepared import Ring
 from spanfit.bench.rotation import cpu_rotation_bytes
 from spanfit.bench.stacks import Stacks
-from spanfit.bench.warmup import WarmUp, warm_up
+from spanfit.bench.warmup import warm_up
 
 
 class World:
@@ -60,10 +70,15 @@ class World:
     def group(self, ranks: tuple[int, ...]) -> MPI.Comm:
         """Return the communicator of these world ranks in this order; every rank must ask in the same order."""
         if ranks not in self._groups:
-            members = self.control.group.Incl(ranks)
-            self._groups[ranks] = self.control.Create(members)
-            members.Free()
+            self._groups[ranks] = self.new_group(ranks)
         return self._groups[ranks]
+
+    def new_group(self, ranks: tuple[int, ...]) -> MPI.Comm:
+        """Return a communicator of these world ranks that nothing else uses; whoever asks frees it."""
+        members = self.control.group.Incl(ranks)
+        made = self.control.Create(members)
+        members.Free()
+        return made
 
     def make_anew(self) -> None:
         """Free every communicator of a block of cases, so that the next block makes its own."""
@@ -89,10 +104,21 @@ def _prepare(world: World, case: BenchCase) -> Ring | None:
     return mine
 
 
-def measure(world: World, case: BenchCase) -> tuple[bool, list[float], WarmUp]:
-    """Return whether this rank's result is right, its seconds for each repetition, NaN where it takes no part, and
-    how it was warmed up; every rank of the world calls this.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a rank found in a case: of each thing that was timed its seconds, NaN where this rank takes no part."""
+
+    is_right: bool
+    parts: dict[str, list[float]]
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+def measure(world: World, case: BenchCase) -> Outcome:
+    """Return what this rank found in a case; every rank of the world calls this."""
+    return (_measure_startup if case.kind is CaseKind.STARTUP else _measure_operation)(world, case)
+
+
+def _measure_operation(world: World, case: BenchCase) -> Outcome:
     world.beat(Phase.PREPARE)
     ring = _prepare(world, case)
     runs: Sequence[Callable[[], object]] = ring.runs if ring else (lambda: None,)
@@ -103,7 +129,41 @@ def measure(world: World, case: BenchCase) -> tuple[bool, list[float], WarmUp]:
     warmed = warm_up(runs, world.control.Barrier, world.slowest, case.warmup)
     world.beat(Phase.TIMED)
     times_s = _time(runs, world.control.Barrier, case.repetitions)
-    return right, times_s if ring else [math.nan] * case.repetitions, warmed
+    return Outcome(
+        is_right=right,
+        parts={case.operation: times_s if ring else [math.nan] * case.repetitions},
+        notes={"warmup": warmed.iterations, "is_warm": warmed.is_stable},
+    )
+
+
+def _measure_startup(world: World, case: BenchCase) -> Outcome:
+    """Return the seconds of making a communicator anew in each repetition, and of its first operations."""
+    (ranks,) = world_ranks(case, world.plan.ngpus_per_node)
+    world.beat(Phase.TIMED)
+    starts = [_start(world, case, ranks) for _ in range(case.repetitions)]
+    parts = zip(*(seconds for _, seconds in starts), strict=True)
+    return Outcome(
+        is_right=all(right for right, _ in starts),
+        parts={name: list(part) for name, part in zip(startup_parts(case), parts, strict=True)},
+    )
+
+
+def _start(world: World, case: BenchCase, ranks: tuple[int, ...]) -> tuple[bool, tuple[float, float, float]]:
+    """Return whether the result was right, and the seconds of the parts, NaN on a rank that takes no part."""
+    world.control.Barrier()
+    start = perf_counter()
+    group = world.new_group(ranks)
+    made_s = perf_counter() - start
+    if world.rank not in ranks:
+        world.control.Barrier()
+        world.control.Barrier()
+        return True, (math.nan, math.nan, math.nan)
+    one = prepare(case, group, lambda nbytes: memoryview(bytearray(nbytes)))
+    one.fill()
+    first_s, second_s = _time([one.run], world.control.Barrier, 2)
+    right = one.is_right()
+    group.Free()
+    return right, (made_s + first_s, first_s, second_s)
 
 
 def _time(runs: Sequence[Callable[[], object]], barrier: Callable[[], None], repetitions: int) -> list[float]:
@@ -121,12 +181,12 @@ def run_launch(plan: LaunchPlan) -> None:
     world = World(plan)
     hosts = world.check_places()
     shard = Path(plan.shard)
-    pids = world.control.gather(os.getpid())
+    pids, init_s = world.control.gather(os.getpid()), world.control.gather(INIT_S)
     if world.rank == 0:
         drop_torn_line(shard)
         library = " ".join(MPI.Get_library_version().splitlines()[0].split(",")[0].split())
         versions = {"engine": "mpi", "mpi": library, "mpi4py": mpi4py.__version__}
-        where = {"hosts": hosts, "pids": pids, "rotation_bytes": world.arena.rotation_bytes}
+        where = {"hosts": hosts, "pids": pids, "init_s": init_s, "rotation_bytes": world.arena.rotation_bytes}
         append(shard, render_world(plan, by_local_rank(os.environ, plan.local_environment), versions) | where)
     for _, visits in groupby(plan.visits, key=lambda visit: visit.block):
         for visit in visits:
@@ -138,13 +198,13 @@ def run_launch(plan: LaunchPlan) -> None:
 def _visit(world: World, visit: Visit, shard: Path) -> None:
     plan = world.plan
     world.position = visit.position
-    right, times_s, warmed = measure(world, plan.seat(visit.case))
+    outcome = measure(world, plan.seat(visit.case))
     world.beat(Phase.GATHER)
-    gathered = world.control.gather([float(right), *times_s])
+    gathered = world.control.gather([float(outcome.is_right), *chain(*outcome.parts.values())])
     world.beat(Phase.IDLE)
     if gathered is not None:
-        notes = {"warmup": warmed.iterations, "is_warm": warmed.is_stable}
-        append(shard, render_visit(plan, visit, plan.unseat(gathered), notes=notes))
+        line = render_visit(plan, visit, plan.unseat(gathered), parts=tuple(outcome.parts), notes=outcome.notes)
+        append(shard, line)
 
 
 def abort(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

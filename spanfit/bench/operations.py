@@ -16,11 +16,15 @@ Allocate = Callable[[int], torch.Tensor]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
-    """Where this process sits in a group: its group rank among the world ranks of the others."""
+    """Where this process sits in a group: its group rank among the world ranks of the others.
+
+    With ``is_async`` the operations of a training step only start, and what they return is to be waited for.
+    """
 
     group: dist.ProcessGroup
     ranks: tuple[int, ...]
     me: int
+    is_async: bool = False
 
     @property
     def n(self) -> int:
@@ -82,6 +86,24 @@ def prepare(
     return _prepare_whole(collective, seat, take(count), redop)
 
 
+def prepare_start(collective: Collective, seat: Seat, count: int, take: Allocate) -> Prepared:
+    """Return a collective of a training step, of exactly ``count`` elements (nccl-tests' S), that ``run`` starts.
+
+    Raises
+    ------
+    ValueError
+        If training steps do not call this collective.
+    """
+    match collective:
+        case Collective.ALL_REDUCE:
+            return _prepare_whole(collective, seat, take(count), "sum")
+        case Collective.ALL_GATHER | Collective.REDUCE_SCATTER:
+            return _prepare_shared(collective, seat, take, count // seat.n, "sum", in_place=False)
+        case Collective.ALL_TO_ALL:
+            return _prepare_all_to_all(seat, [count // seat.n] * seat.n, take, is_uneven=False)
+    raise ValueError(f"training steps call no {collective}")
+
+
 def _operator(redop: str) -> dist.ReduceOp:
     operator: dist.ReduceOp = getattr(dist.ReduceOp, redop.upper())
     return operator
@@ -105,7 +127,7 @@ def _prepare_whole(collective: Collective, seat: Seat, mine: torch.Tensor, redop
             holds=lambda: seat.me != 0 or _is_reduced(mine, redop, seat.n),
         )
     return Prepared(
-        run=lambda: dist.all_reduce(mine, op=operator, group=seat.group),
+        run=lambda: dist.all_reduce(mine, op=operator, group=seat.group, async_op=seat.is_async),
         fill=fill,
         holds=lambda: _is_reduced(mine, redop, seat.n),
     )
@@ -123,14 +145,14 @@ def _prepare_shared(
     match collective:
         case Collective.ALL_GATHER:
             return Prepared(
-                run=lambda: dist.all_gather(shares, mine, group=group),
+                run=lambda: dist.all_gather(shares, mine, group=group, async_op=seat.is_async),
                 fill=lambda: (whole.zero_(), mine.fill_(mark(me))),
                 holds=lambda: _are(shares, marks),
             )
         case Collective.REDUCE_SCATTER:
             operator = _operator(redop)
             return Prepared(
-                run=lambda: dist.reduce_scatter(mine, shares, op=operator, group=group),
+                run=lambda: dist.reduce_scatter(mine, shares, op=operator, group=group, async_op=seat.is_async),
                 fill=lambda: (mine.zero_(), whole.fill_(contribution(redop, me))),
                 holds=lambda: _is_reduced(mine, redop, n),
             )
@@ -154,7 +176,7 @@ def _prepare_all_to_all(seat: Seat, shares: Sequence[int], take: Allocate, *, is
     arrived = _slices(received, [shares[me]] * n)
     incoming, outgoing = ([shares[me]] * n, list(shares)) if is_uneven else (None, None)
     return Prepared(
-        run=lambda: dist.all_to_all_single(received, sent, incoming, outgoing, seat.group),
+        run=lambda: dist.all_to_all_single(received, sent, incoming, outgoing, seat.group, seat.is_async),
         fill=lambda: (received.zero_(), _fill(parts, [mark(me * n + rank) for rank in range(n)])),
         holds=lambda: _are(arrived, [mark(rank * n + me) for rank in range(n)]),
     )

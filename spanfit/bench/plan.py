@@ -9,21 +9,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from spanfit.bench.arms import plan_arms
+from spanfit.bench.arms import DP_ALIGNED, PP_ALIGNED, Arm, in_one_minipod, moved, plan_arms
 from spanfit.bench.campaign_file import (
-    DTYPE_ITEMSIZE,
     CampaignFile,
     CollectivesFile,
-    Dtype,
-    JobFile,
     OverlapFile,
     Redop,
     StartupFile,
 )
-from spanfit.bench.case import BenchCase, CaseKind, Concurrency, RankOrder, Visit
-from spanfit.bench.groups import NodeTree, choose_minipods, draw_groups, order_ranks
+from spanfit.bench.case import ALL_GPUS, EACH_RAIL, BenchCase, CaseKind, Concurrency, RankOrder, Visit
+from spanfit.bench.groups import Domain, NodeTree, choose_minipods, draw_groups, order_ranks
+from spanfit.bench.job_inputs import JobInputs
+from spanfit.bench.job_table import JobTable
 from spanfit.bench.tournament import plan_pairs
 from spanfit.collectives import HAS_BOTH_PLACES, REDUCES, Collective, misfit, real_size_bytes
+from spanfit.workload.dtypes import Dtype
+from spanfit.workload.job import Job, StepJob, node_grid, seat_ranks
+from spanfit.workload.traffic import gradient_bytes
 
 _AT_ONCE: dict[Concurrency, int | None] = {Concurrency.ALONE: 1, Concurrency.PAIR: 2, Concurrency.ALL: None}
 """How many of the groups run at the same time; None: all."""
@@ -32,8 +34,15 @@ NO_REDOP = "none"
 """The redop of what reduces nothing, as nccl-tests prints it."""
 
 
-def plan_cases(campaign: CampaignFile, tree: NodeTree) -> tuple[BenchCase, ...]:
+def plan_cases(campaign: CampaignFile, tree: NodeTree, inputs: JobInputs | None = None) -> tuple[BenchCase, ...]:
     """Return the distinct cases of a campaign on the nodes of a world.
+
+    Parameters
+    ----------
+    campaign : CampaignFile
+    tree : NodeTree
+    inputs : JobInputs, optional
+        What its jobs name; jobs that are known by their volumes need none.
 
     Raises
     ------
@@ -47,7 +56,7 @@ def plan_cases(campaign: CampaignFile, tree: NodeTree) -> tuple[BenchCase, ...]:
         _plan_startup(campaign, tree),
         _plan_overlap(campaign, tree),
         plan_pairs(campaign, tree),
-        *(_plan_steps(job, tree.domains("minipod"), campaign.seed) for job in campaign.jobs),
+        *(_plan_steps(table, campaign, tree.domains("minipod"), inputs or JobInputs()) for table in campaign.jobs),
     ):
         try:
             cases += part
@@ -79,7 +88,8 @@ def _plan_collectives(campaign: CampaignFile, tree: NodeTree) -> Iterator[BenchC
     sweep = campaign.collectives
     if sweep is None:
         return
-    nranks = sweep.nodes_per_group * campaign.launch.ranks_per_node
+    per_node = campaign.launch.ranks_per_node
+    nranks = sweep.nodes_per_group * (1 if sweep.rails else per_node)
     works = tuple(_works(sweep, nranks))
     if faults := [*_misfits("collectives", sweep.operations, nranks), *_empty_buffers(works, nranks)]:
         raise ValueError("\n".join(faults))
@@ -90,10 +100,11 @@ def _plan_collectives(campaign: CampaignFile, tree: NodeTree) -> Iterator[BenchC
             if span == 1 and rank_order is not RankOrder.SORTED:
                 continue
             chosen = groups[: _AT_ONCE[concurrency]]
-            if len(chosen) == 1 and concurrency is not Concurrency.ALONE:
+            rails = _rails(concurrency, per_node) if sweep.rails else (ALL_GPUS,)
+            if len(chosen) == 1 and concurrency is not Concurrency.ALONE and EACH_RAIL not in rails:
                 continue
             ordered = tuple(order_ranks(group, tree.domains(tier), rank_order) for group in chosen)
-            for work in works:
+            for work, rail in product(works, rails):
                 yield BenchCase(
                     kind=CaseKind.COLLECTIVE,
                     operation=work.operation,
@@ -112,7 +123,13 @@ def _plan_collectives(campaign: CampaignFile, tree: NodeTree) -> Iterator[BenchC
                     repetitions=sweep.repetitions,
                     skew=sweep.skew if work.operation is Collective.ALL_TO_ALL_V else 1.0,
                     graph=sweep.graph,
+                    rail=rail,
                 )
+
+
+def _rails(concurrency: Concurrency, per_node: int) -> Sequence[int]:
+    """Return the rails that have cases of their own: all groups of a kind are those of every rail."""
+    return (EACH_RAIL,) if concurrency is Concurrency.ALL else range(per_node)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +143,7 @@ class _Work:
     in_place: bool = False
 
     def real_size_bytes(self, nranks: int) -> int:
-        return real_size_bytes(self.operation, nranks, self.size_bytes, DTYPE_ITEMSIZE[self.dtype])
+        return real_size_bytes(self.operation, nranks, self.size_bytes, self.dtype.itemsize)
 
 
 def _works(sweep: CollectivesFile, nranks: int) -> Iterator[_Work]:
@@ -212,28 +229,48 @@ def _first_nodes(
     )
 
 
-def _plan_steps(job: JobFile, minipods: Sequence[Sequence[int]], seed: int) -> Iterator[BenchCase]:
+def _plan_steps(
+    table: JobTable, campaign: CampaignFile, minipods: Sequence[Domain], inputs: JobInputs
+) -> Iterator[BenchCase]:
     try:
-        chosen = choose_minipods(minipods, job.dp * job.pp)
-        arms = plan_arms(job.dp, job.pp, chosen, seed)
+        job = table.job(inputs.models.get(table.models or "", {}))
+        arms = _arms(table, job, campaign, minipods, inputs)
     except ValueError as error:
-        raise ValueError(f"job {job.name}: {error}") from None
+        raise ValueError("\n".join(f"job {table.name}: {line}" for line in str(error).splitlines())) from None
+    size_bytes, dtype = gradient_bytes(job), Dtype.FLOAT32 if isinstance(job, StepJob) else job.gradient_dtype
     for arm in arms:
         yield BenchCase(
             kind=CaseKind.STEP,
-            operation=job.name,
-            size_bytes=job.gradient,
-            dtype="float32",
+            operation=table.name,
+            size_bytes=size_bytes,
+            dtype=dtype,
             redop="sum",
             in_place=True,
             groups=(arm.node_ranks,),
             tier="minipod",
-            span=len(chosen),
+            span=sum(bool(set(arm.node_ranks) & set(domain)) for domain in minipods),
             rank_order=RankOrder.JOB,
             concurrency=Concurrency.ALL,
             draw=0,
             arm=arm.name,
-            warmup=job.warmup,
-            repetitions=job.repetitions,
-            step=job.step(),
+            warmup=table.warmup,
+            repetitions=table.repetitions,
+            step=job,
         )
+
+
+def _arms(
+    table: JobTable, job: Job, campaign: CampaignFile, minipods: Sequence[Domain], inputs: JobInputs
+) -> tuple[Arm, ...]:
+    """Return the placements that a job is measured in."""
+    nrows, ncolumns = node_grid(job, campaign.launch.ranks_per_node)
+    chosen = choose_minipods(minipods, nrows * ncolumns)
+    arms = (*in_one_minipod(nrows, ncolumns, minipods), *plan_arms(nrows, ncolumns, chosen, campaign.seed))
+    # Ranks that share no node cleanly are told before anything starts.
+    seat_ranks(job, arms[0].node_ranks, campaign.launch.ranks_per_node)
+    aligned = [arm for arm in arms if table.moves and arm.name in (DP_ALIGNED, PP_ALIGNED)]
+    return (
+        *arms,
+        *(each for arm in aligned for each in moved(arm, minipods, table.moves, campaign.seed)),
+        *inputs.arms(table, nrows, ncolumns),
+    )

@@ -7,16 +7,11 @@ import torch.distributed as dist
 
 from spanfit.bench.case import BenchCase
 from spanfit.bench.heartbeat import Phase
-from spanfit.bench.lines import world_ranks
+from spanfit.bench.lines import startup_parts, world_ranks
 from spanfit.bench.operations import prepare
 from spanfit.bench.timing import ended
 from spanfit.bench.world import Outcome, World, new_group, no_part
 from spanfit.collectives import Collective
-
-
-def part_names(case: BenchCase) -> tuple[str, str, str]:
-    """Return what a start-up case times: the communicator with its first operation, that one, and the second."""
-    return "communicator", f"first_{case.operation}", f"second_{case.operation}"
 
 
 def measure_startup(world: World, case: BenchCase) -> Outcome:
@@ -26,7 +21,7 @@ def measure_startup(world: World, case: BenchCase) -> Outcome:
     communicator is both together.
     """
     (ranks,) = world_ranks(case, world.plan.ngpus_per_node)
-    names, is_right = part_names(case), True
+    names, is_right = startup_parts(case), True
     times_s = []
     world.beat(Phase.TIMED)
     for _ in range(case.repetitions):

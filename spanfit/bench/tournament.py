@@ -8,10 +8,10 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, product
 
-from spanfit.bench.campaign_file import DTYPE_ITEMSIZE, CampaignFile
-from spanfit.bench.case import BenchCase, CaseKind, Concurrency, RankOrder
+from spanfit.bench.campaign_file import CampaignFile
+from spanfit.bench.case import ALL_GPUS, BenchCase, CaseKind, Concurrency, RankOrder
 from spanfit.bench.groups import Domain, NodeTree
 from spanfit.collectives import Collective, real_size_bytes
 
@@ -145,7 +145,7 @@ def plan_pairs(campaign: CampaignFile, tree: NodeTree) -> Iterator[BenchCase]:
     """Yield the cases of a campaign's ``[pairs]`` table: a case is a round, or one pair where it runs alone.
 
     One-way operations are planned in both directions, in cases of their own, so that a pair never shares a connection
-    with itself.
+    with itself. So is each rail, where each is measured by itself.
 
     Raises
     ------
@@ -155,8 +155,9 @@ def plan_pairs(campaign: CampaignFile, tree: NodeTree) -> Iterator[BenchCase]:
     scan = campaign.pairs
     if scan is None:
         return
-    itemsize = DTYPE_ITEMSIZE[scan.dtype]
-    nranks = 2 * campaign.launch.ranks_per_node
+    itemsize = scan.dtype.itemsize
+    per_node = campaign.launch.ranks_per_node
+    nranks, rails = (2, range(per_node)) if scan.rails else (2 * per_node, (ALL_GPUS,))
     sizes = [real_size_bytes(scan.operation, nranks, size, itemsize) for size in scan.sizes]
     if not all(sizes):
         raise ValueError(f"pairs.sizes: found {min(scan.sizes)} B, expected at least one element of {scan.dtype}")
@@ -166,25 +167,25 @@ def plan_pairs(campaign: CampaignFile, tree: NodeTree) -> Iterator[BenchCase]:
     for draw, chosen in enumerate(rounds):
         tier = chosen.tier or tree.tiers[-1]
         for pairs in _directions(chosen.pairs, scan.operation):
-            for groups, concurrency in _together(pairs, scan.concurrency):
-                for size_bytes in sizes:
-                    yield BenchCase(
-                        kind=CaseKind.PAIRS,
-                        operation=scan.operation,
-                        size_bytes=size_bytes,
-                        dtype=scan.dtype,
-                        redop="sum",
-                        in_place=False,
-                        groups=groups,
-                        tier=tier,
-                        span=1,
-                        rank_order=RankOrder.SORTED,
-                        concurrency=concurrency,
-                        draw=draw,
-                        arm="",
-                        warmup=scan.warmup,
-                        repetitions=scan.repetitions,
-                    )
+            for (groups, concurrency), size_bytes, rail in product(_together(pairs, scan.concurrency), sizes, rails):
+                yield BenchCase(
+                    kind=CaseKind.PAIRS,
+                    operation=scan.operation,
+                    size_bytes=size_bytes,
+                    dtype=scan.dtype,
+                    redop="sum",
+                    in_place=False,
+                    groups=groups,
+                    tier=tier,
+                    span=1,
+                    rank_order=RankOrder.SORTED,
+                    concurrency=concurrency,
+                    draw=draw,
+                    arm="",
+                    warmup=scan.warmup,
+                    repetitions=scan.repetitions,
+                    rail=rail,
+                )
 
 
 def _directions(pairs: tuple[Pair, ...], operation: Collective) -> tuple[tuple[Pair, ...], ...]:

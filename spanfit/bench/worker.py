@@ -18,13 +18,14 @@ import torch.distributed as dist
 
 from spanfit.bench.case import BenchCase, CaseKind, LaunchPlan, Visit, load_launch
 from spanfit.bench.device import captured, read_device
-from spanfit.bench.environ import die_with_parent, rank_environment
+from spanfit.bench.environ import by_local_rank, die_with_parent, rank_environment, set_local
 from spanfit.bench.heartbeat import Phase
 from spanfit.bench.lines import append, drop_torn_line, render_visit, render_world, world_ranks
 from spanfit.bench.operations import Allocate, prepare
 from spanfit.bench.overlap import measure_overlap
 from spanfit.bench.prepared import Prepared, Ring
-from spanfit.bench.proxies.step import StepProxy, columns
+from spanfit.bench.proxies.channels import axis_groups
+from spanfit.bench.proxies.measure import measure_step
 from spanfit.bench.startup import measure_startup
 from spanfit.bench.timing import Run, batch_size, ended, time_on_cpu, time_on_gpu
 from spanfit.bench.warmup import warm_up
@@ -58,27 +59,13 @@ def _on_buffers(
     )
 
 
-def _prepare_step(world: World, case: BenchCase) -> Ring | None:
-    assert case.step is not None
-    forward, backward = world.pipeline()
-    mine = None
-    for cells in world_ranks(case, world.plan.ngpus_per_node):
-        dp_group = None
-        for ranks in columns(case.step, cells) if case.step.dp > 1 else ():
-            group = world.group(ranks)
-            dp_group = group if world.rank in ranks else dp_group
-        if world.rank in cells:
-            mine = StepProxy(case.step, cells, dp_group, forward, backward, world.device)
-    return Ring(sets=(Prepared(run=mine.run, fill=lambda: None, holds=lambda: True),)) if mine else None
-
-
 def _orders(world: World, case: BenchCase) -> Iterator[tuple[int, ...]]:
     """Yield the ranks of every communicator that a case needs, in order."""
     for ranks in world_ranks(case, world.plan.ngpus_per_node):
         if case.step is None:
             yield ranks
-        elif case.step.dp > 1:
-            yield from columns(case.step, ranks)
+        else:
+            yield from (tuple(ranks[rank] for rank in group) for _, group in axis_groups(case.step))
 
 
 def measure(world: World, case: BenchCase, places: Sequence[Place]) -> Outcome:
@@ -90,12 +77,14 @@ def measure(world: World, case: BenchCase, places: Sequence[Place]) -> Outcome:
         return measure_startup(world, case)
     if case.kind is CaseKind.OVERLAP:
         return measure_overlap(world, case, places)
+    if case.kind is CaseKind.STEP:
+        return measure_step(world, case, places)
     return _measure_operation(world, case)
 
 
 def _measure_operation(world: World, case: BenchCase) -> Outcome:
-    """Return the seconds of a collective or a step: prepared, checked, warmed up, then timed."""
-    ring = (_prepare_step if case.kind is CaseKind.STEP else _prepare_collective)(world, case)
+    """Return the seconds of a collective: prepared, checked, warmed up, then timed."""
+    ring = _prepare_collective(world, case)
     runs: Sequence[Run] = ring.runs if ring else (lambda: None,)
     world.barrier()
     world.beat(Phase.CHECK)
@@ -109,7 +98,7 @@ def _measure_operation(world: World, case: BenchCase) -> Outcome:
     if world.device.type != "cuda":
         times_s = time_on_cpu(runs, world.barrier, case.repetitions)
     else:
-        batch = batch_size(warmed.time_s) if case.kind in (CaseKind.COLLECTIVE, CaseKind.PAIRS) else 1
+        batch = batch_size(warmed.time_s)
         times_s = time_on_gpu(runs, world.barrier, case.repetitions, batch)
     return Outcome(
         is_right=right,
@@ -146,7 +135,8 @@ def describe_world(world: World, places: Sequence[Place]) -> dict[str, Any]:
         "init_s": [place.init_s for place in places],
         "rotation_bytes": world.arena.rotation_bytes,
     }
-    return render_world(world.plan, os.environ, versions, gpu_model) | where
+    environment = by_local_rank(os.environ, world.plan.local_environment)
+    return render_world(world.plan, environment, versions, gpu_model) | where
 
 
 def run_launch(plan: LaunchPlan) -> None:
@@ -188,7 +178,9 @@ def main() -> None:
     die_with_parent()
     torch.set_num_threads(1)
     os.environ.update(rank_environment(os.environ))
-    run_launch(load_launch(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    plan = load_launch(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    set_local(os.environ, plan.local_environment)
+    run_launch(plan)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from spanfit.bench.case import LaunchPlan
 from spanfit.bench.device import choose_device, device_name, handle_errors, shared_devices
 from spanfit.bench.heartbeat import Heartbeat, Phase
 from spanfit.bench.lines import misplaced
+from spanfit.bench.stacks import Stacks
 
 _KEEPS_ORDER = "sort_ranks" in inspect.signature(dist.new_group).parameters
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -94,6 +95,7 @@ class World:
         self._heartbeat: Heartbeat | None = None
         if plan.heartbeats:
             self._heartbeat = Heartbeat(Path(plan.heartbeats), rank)
+            self._stacks = Stacks(Path(plan.heartbeats), rank, plan.stacks_after_s)
             postmortem.arm(Path(plan.heartbeats), rank)
         self.beat(Phase.START)
         start = perf_counter()
@@ -103,13 +105,13 @@ class World:
         # Barriers and bookkeeping go over gloo, so that they never share a communicator with what is timed.
         self.control = new_group(tuple(range(self.nranks)), self.limit, "gloo")
         self.arena = Arena(self.device, rotation_bytes(self.device))
-        self._groups: dict[tuple[tuple[int, ...], int], dist.ProcessGroup] = {}
-        self._pipeline: tuple[dist.ProcessGroup, dist.ProcessGroup] | None = None
+        self._groups: dict[tuple[tuple[int, ...], int, str], dist.ProcessGroup] = {}
 
     def beat(self, phase: Phase) -> None:
         """Say that this rank begins a phase of the visit in hand."""
         if self._heartbeat is not None:
             self._heartbeat.beat(self.position, phase)
+            self._stacks.watch()
 
     def barrier(self) -> None:
         """Wait until every rank of the world is here."""
@@ -130,28 +132,22 @@ class World:
         dist.all_gather(found, mine, group=self.control)
         return [bytes(one.tolist()).decode().rstrip("\0") for one in found]
 
-    def group(self, ranks: tuple[int, ...], cta: int = 0) -> dist.ProcessGroup:
+    def group(self, ranks: tuple[int, ...], cta: int = 0, use: str = "") -> dist.ProcessGroup:
         """Return the communicator of these world ranks in this order; every rank must ask in the same order.
 
-        ``cta`` limits its thread blocks on each GPU where it is not 0.
+        ``cta`` limits its thread blocks on each GPU where it is not 0. Communicators of different uses are apart, so
+        that none waits for another.
         """
-        if (ranks, cta) not in self._groups:
-            self._groups[ranks, cta] = new_group(ranks, self.limit, cta=cta)
-        return self._groups[ranks, cta]
+        key = (ranks, cta, use)
+        if key not in self._groups:
+            self._groups[key] = new_group(ranks, self.limit, cta=cta)
+        return self._groups[key]
 
     def make_anew(self) -> None:
         """Destroy every communicator of a block of cases, so that the next block makes its own."""
-        for group in (*self._groups.values(), *(self._pipeline or ())):
+        for group in self._groups.values():
             dist.destroy_process_group(group)
         self._groups.clear()
-        self._pipeline = None
-
-    def pipeline(self) -> tuple[dist.ProcessGroup, dist.ProcessGroup]:
-        """Return the communicators of activations and of their gradients."""
-        if self._pipeline is None:
-            everyone = tuple(range(self.nranks))
-            self._pipeline = new_group(everyone, self.limit), new_group(everyone, self.limit)
-        return self._pipeline
 
     def check_places(self) -> tuple[Place, ...]:
         """Return where each rank runs.

@@ -58,7 +58,8 @@ def plan(campaign_file: Path, store: Path, as_json: bool) -> None:
         columns = ["under one", "concurrency", ">cases", ">pairs", ">partners of a node", "error at 10% spread"]
         print_table(f"Pairs: {planned.file.pairs.operation}", columns, _pair_rows(planned))
     for job in planned.file.jobs:
-        cells = [f"row {row}" for row in range(job.dp)]
+        nrows = next(len(case.groups[0]) for case in planned.cases if case.operation == job.name) // job.pp
+        cells = [f"row {row}" for row in range(nrows)]
         title = f"Arms of {job.name}: minipod of each node; a row is a PP group, a column a DP group"
         print_table(title, ["arm", *cells], _arm_rows(planned, job.name, job.pp))
 
@@ -72,11 +73,14 @@ def _launches(planned: "Campaign") -> str:
 
 
 def _collective_rows(planned: "Campaign") -> Iterator[list[str]]:
+    from spanfit.bench.case import on_rail
+
     shapes: dict[tuple[str, ...], list[BenchCase]] = {}
     for case in planned.cases:
         if case.kind == "collective":
             groups = "; ".join(" ".join(planned.node_names[node] for node in group) for group in case.groups)
-            shape = (str(case.span), str(case.rank_order), str(case.concurrency), str(case.draw), groups)
+            together = f"{case.concurrency}{on_rail(case.rail)}"
+            shape = (str(case.span), str(case.rank_order), together, str(case.draw), groups)
             shapes.setdefault(shape, []).append(case)
     for key, cases in shapes.items():
         operations = ", ".join(dict.fromkeys(case.operation for case in cases))
@@ -85,12 +89,13 @@ def _collective_rows(planned: "Campaign") -> Iterator[list[str]]:
 
 
 def _pair_rows(planned: "Campaign") -> Iterator[list[str]]:
+    from spanfit.bench.case import on_rail
     from spanfit.bench.tournament import standard_error
 
     shapes: dict[tuple[str, str], list[BenchCase]] = {}
     for case in planned.cases:
         if case.kind == "pairs":
-            shapes.setdefault((case.tier, str(case.concurrency)), []).append(case)
+            shapes.setdefault((case.tier, f"{case.concurrency}{on_rail(case.rail)}"), []).append(case)
     for key, cases in shapes.items():
         pairs = {frozenset(pair) for case in cases for pair in case.groups}
         npartners = 2 * len(pairs) / len({node for pair in pairs for node in pair})
@@ -114,12 +119,10 @@ def _arm_rows(planned: "Campaign", job: str, ncolumns: int) -> Iterator[list[str
 def run(campaign_file: Path, store: Path, again: bool, dry_run: bool) -> None:
     """Measure what is missing of a campaign; the same command goes on where it stopped."""
     from spanfit.profiler.campaign import Campaign
-    from spanfit.profiler.ways import open_worlds
 
     planned = Campaign(campaign_file, store, again=again)
     if dry_run:
-        with open_worlds(planned.file.launch.launcher, planned.fabric) as (worlds, _, _):
-            click.echo(worlds.describe(planned.request(0, 0)))
+        click.echo(planned.describe())
         return
     click.echo(run_campaign(planned))
 
@@ -137,12 +140,21 @@ def run_campaign(planned: "Campaign") -> str:
         talk(f"interrupted; finished cases are kept in {planned.folder}, run the same command to go on")
         raise
     talk(f"wrote {path}")
+    for reason, nvisits in _failures(planned).items():
+        talk(f"{nvisits} {'visit' if nvisits == 1 else 'visits'} gave no time: {reason}")
     if (asked := planned.file.precision) is not None:
         wide = sum(not _is_known(state, asked) for state in planned.states())
         if wide:
             count = f"{wide} of {len(planned.cases)} cases"
             talk(f"{count} are not known within ± {format_percent(asked)}; see spanfit campaign status {planned.path}")
     return planned.run_id
+
+
+def _failures(planned: "Campaign") -> dict[str, int]:
+    """Return why visits of a finished run have no time, and how many visits that was."""
+    _, frame = planned.store.read(planned.run_id)
+    failed = frame[frame["status"] != "ok"].drop_duplicates(["launch", "comm_id", "position", "case_id"])
+    return {str(reason): int(count) for reason, count in failed["reason"].value_counts().items()}
 
 
 @contextmanager

@@ -15,10 +15,11 @@ NOUNS = {
     "place": ("spanfit.cli.place:place", "Place a job on the free nodes of a cluster."),
     "profile": ("spanfit.cli.profile:profile", "Turn measurements into curves and gains."),
     "report": ("spanfit.cli.report:report", "Write one self-contained HTML page of a run."),
-    "results": ("spanfit.cli.results:results", "List, show and export what the store holds."),
+    "results": ("spanfit.cli.results:results", "List, show, compare, export and import what is measured."),
     "testbed": ("spanfit.cli.testbed:testbed", "Bring up an emulated fat tree on this machine."),
     "topology": ("spanfit.cli.topology:topology", "Show and check a cluster's tree of switches."),
     "weights": ("spanfit.cli.weights:weights", "Fit and show affinity weights."),
+    "workload": ("spanfit.cli.workload:workload", "Show models, and what a training step of a job does."),
 }
 """Every noun: where its command lives, and the one line that ``spanfit --help`` shows without loading it."""
 

@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING
 import click
 
 from spanfit import units
+from spanfit.bench.case import ALL_GPUS, on_rail
+from spanfit.cli.options import run_argument, store_option
 from spanfit.cli.output import json_option, print_json, print_table, talk
-from spanfit.cli.results import run_argument, store_option
+from spanfit.cli.predict import predict
+from spanfit.cli.sweeps import scaling, sensitivity
 from spanfit.results.schema import format_estimate
 
 if TYPE_CHECKING:
     from spanfit.profiler.curves import SpanCurvePoint
     from spanfit.profiler.curves_file import Curve
-    from spanfit.profiler.gains import JobGains
+    from spanfit.profiler.gains import ArmPair, JobGains
     from spanfit.profiler.pair_scan import ClassRate, LinkRate, TierRate
     from spanfit.results.schema import Estimate, RunInfo
 
@@ -84,7 +87,8 @@ def _preface(info: RunInfo) -> str:
 
 def _curve_title(point: SpanCurvePoint) -> str:
     groups = "one group at a time" if point.concurrency == "alone" else f"groups at once: {point.concurrency}"
-    return f"{point.operation} ({point.dtype}), {point.nranks} ranks on {point.nnodes} nodes, {groups}"
+    ranks = f"{point.nranks} ranks on {point.nnodes} nodes{on_rail(point.rail)}"
+    return f"{point.operation} ({point.dtype}), {ranks}, {groups}"
 
 
 def _curve_row(point: SpanCurvePoint) -> tuple[str, ...]:
@@ -122,7 +126,7 @@ def _interference_row(point: SpanCurvePoint) -> tuple[str, ...]:
     return (
         point.operation,
         units.format_size(point.size_bytes),
-        f"{point.span} {point.tier}",
+        f"{point.span} {point.tier}{on_rail(point.rail)}",
         point.rank_order,
         point.concurrency,
         point.interference.sentence if point.interference else "",
@@ -135,7 +139,7 @@ def _fit_row(curve: Curve) -> tuple[str, ...]:
     rate = fit.busbw_bytes_per_s
     return (
         curve.operation,
-        f"{curve.nranks} ranks, {curve.concurrency}",
+        f"{curve.nranks} ranks{on_rail(curve.rail)}, {curve.concurrency}",
         f"{curve.span} {curve.tier}",
         curve.rank_order,
         format_estimate(fit.segments[0].alpha_s, units.format_time),
@@ -156,11 +160,11 @@ def _marked(nunits: int, is_provisional: bool) -> str:
 def gains(run: str, store: Path, as_json: bool) -> None:
     """Show what each aligned placement of a job gains over the misaligned ones."""
     from spanfit.errors import FitError
-    from spanfit.profiler.gains import fit_gains
+    from spanfit.profiler.gains import fit_gains, seconds_per_launch
     from spanfit.results.store import Store
 
     info, frame = Store(store).read(Store(store).resolve(run))
-    jobs = fit_gains(frame)
+    jobs = fit_gains(frame, seconds_per_launch(info))
     if not jobs:
         raise FitError(f"run {info.run_id}: found no training steps, expected some; add jobs to the campaign")
     if as_json:
@@ -175,12 +179,18 @@ def gains(run: str, store: Path, as_json: bool) -> None:
         return
     talk(_preface(info))
     for job in jobs:
-        print_table(_gains_title(job), ("arm", "step", "gain", "verdict", ">launches"), _gain_rows(job))
+        columns = ("arm", "step", "communication", "gain", "verdict", ">launches")
+        print_table(_gains_title(job), columns, _gain_rows(job))
+        if job.pairs:
+            title = f"{job.job}: arms that should take the same time"
+            print_table(title, ("arm", "against", "gain", "verdict", ">launches"), map(_pair_row, job.pairs))
 
 
 def _gains_title(job: JobGains) -> str:
     base = format_estimate(job.base_time_s, units.format_time)
     title = f"{job.job} (compute: {job.compute}): gains over {len(job.base_arms)} misaligned arms, {base} a step"
+    if job.base_communication:
+        title += f", {format_estimate(job.base_communication, units.format_percent)} of it communication"
     if job.misaligned_ratio:
         ratio = format_estimate(job.misaligned_ratio, lambda value: f"{value:.3g}")
         title += f"; the slowest of them takes {ratio} times the fastest"
@@ -194,12 +204,24 @@ def _gain_rows(job: JobGains) -> list[tuple[str, ...]]:
         (
             gain.arm,
             format_estimate(gain.time_s, units.format_time),
+            format_estimate(gain.communication, units.format_percent) if gain.communication else "",
             format_estimate(gain.gain, units.format_percent),
             gain.sentence,
             _marked(gain.nunits, gain.is_provisional),
         )
         for gain in job.gains
     ]
+
+
+def _pair_row(pair: ArmPair) -> tuple[str, ...]:
+    what = "the same placement" if pair.is_same else "moved inside minipods"
+    return (
+        pair.arm,
+        f"{pair.other}, {what}",
+        format_estimate(pair.gain, units.format_percent),
+        pair.sentence,
+        _marked(pair.nunits, pair.is_provisional),
+    )
 
 
 @profile.command("diagnose", epilog="Example: spanfit profile diagnose latest --store runs")
@@ -248,10 +270,11 @@ def pairs(run: str, store: Path, as_json: bool) -> None:
         )
         return
     talk(_preface(info))
-    talk("a host counts as one link, whatever NICs it has: rows do not say which rail a pair used")
+    if any(scan.rail == ALL_GPUS for scan in scans):
+        talk("a host counts as one link, whatever NICs it has; pairs.rails = true measures each rail by itself")
     for scan in scans:
-        title = f"{scan.operation} ({scan.dtype}) of {units.format_size(scan.size_bytes)}"
-        columns = ("link", "class", "carries in one direction", "verdict", ">units")
+        title = f"{scan.operation} ({scan.dtype}) of {units.format_size(scan.size_bytes)}{on_rail(scan.rail)}"
+        columns = ("link", "carries in one direction", "verdict", ">units")
         nunits = _marked(scan.nunits, scan.is_provisional)
         print_table(f"{title}: links, slow ones first", columns, [(*_link_row(link), nunits) for link in scan.links])
         print_table("Classes of links", ("class", "mean", "spread", ">links", ">bounds"), map(_class_row, scan.classes))
@@ -262,7 +285,7 @@ def _link_row(link: LinkRate) -> tuple[str, ...]:
     rate = link.rate_bytes_per_s
     plain = units.format_bandwidth(rate.value) if rate.ci_low is None and link.is_bound else _bandwidth(rate)
     text = f"at least {plain}" if link.is_bound else plain
-    return link.name, link.link_class, text, link.sentence
+    return link.place, text, link.sentence
 
 
 def _class_row(kind: ClassRate) -> tuple[str, ...]:
@@ -284,3 +307,7 @@ def _tier_row(tier: TierRate) -> tuple[str, ...]:
 
 def _bandwidth(estimate: Estimate) -> str:
     return format_estimate(estimate, units.format_bandwidth)
+
+
+for command in (predict, scaling, sensitivity):
+    profile.add_command(command)

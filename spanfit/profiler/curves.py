@@ -66,6 +66,7 @@ class SpanCurvePoint:
     in_place: bool
     nranks: int
     nnodes: int
+    rail: int
     rank_order: str
     concurrency: str
     tier: str
@@ -87,6 +88,7 @@ class _Key(NamedTuple):
     in_place: bool
     nranks: int
     nnodes: int
+    rail: int
     concurrency: str
     size_bytes: int
     tier: str
@@ -123,7 +125,8 @@ def fit_curves(frame: pd.DataFrame) -> tuple[SpanCurvePoint, ...]:
 
     Notes
     -----
-    Nothing is pooled over operation, size, dtype, redop, place, ranks, nodes, rank order, concurrency, tier or span.
+    Nothing is pooled over operation, size, dtype, redop, place, ranks, nodes, rail, rank order, concurrency, tier or
+    span.
     Span 1 is the sorted case: every other order of a span is compared with it.
     """
     rows = frame[frame["kind"] == "collective"]
@@ -177,6 +180,7 @@ def _curve(points: Sequence[SpanCurvePoint], logs: pd.Series | None) -> Curve:
         in_place=first.in_place,
         nranks=first.nranks,
         nnodes=first.nnodes,
+        rail=first.rail,
         rank_order=first.rank_order,
         concurrency=first.concurrency,
         tier=first.tier,
@@ -210,7 +214,7 @@ def _fit(logs: pd.Series, busbw_factor: float) -> LatencyFit | None:
 
 def _also_alone(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of the groups that were measured alone as well, so that each is compared with itself."""
-    same = [name for name in (*_KEY, "draw", "group") if name != "concurrency"]
+    same = [name for name in (*_KEY, "draw", "nodes") if name != "concurrency"]
     alone = rows.loc[rows["concurrency"] == Concurrency.ALONE.value, same].drop_duplicates()
     return rows.merge(alone, on=same)
 
@@ -307,6 +311,7 @@ def _point(case: _Case, loss: SpanLoss | None, interference: SpanLoss | None) ->
         in_place=key.in_place,
         nranks=key.nranks,
         nnodes=key.nnodes,
+        rail=key.rail,
         rank_order=key.rank_order,
         concurrency=key.concurrency,
         tier=key.tier,

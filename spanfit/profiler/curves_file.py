@@ -5,6 +5,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from spanfit import files
+from spanfit.bench.case import ALL_GPUS
 from spanfit.results.schema import Estimate
 
 CURVES_VERSION = 1
@@ -99,6 +100,8 @@ class Curve:
     ----------
     points : tuple of CurvePoint
         Sorted by size.
+    rail : int
+        The local rank that alone takes part on each node; -1: every GPU.
     fit : LatencyFit or None
         None where fewer than two sizes hold times in a common unit.
     """
@@ -115,6 +118,7 @@ class Curve:
     span: int
     points: tuple[CurvePoint, ...]
     fit: LatencyFit | None
+    rail: int = ALL_GPUS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,32 +1,34 @@
 """What is wrong with a cluster, in plain sentences, from the rows of a run alone: pure.
 
-Slow places are found by :mod:`spanfit.profiler.localize`; dead and stuck hosts by the rows that failed; a group that is
-slower than others on the very same nodes by comparing those.
+Slow places are found by :mod:`spanfit.profiler.localize`; groups that are slower than their twins on other rails of the
+same hosts by :mod:`spanfit.profiler.rails`; dead and stuck hosts by the rows that failed.
 """
 
 import math
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
 import pandas as pd
 
 from spanfit import units
+from spanfit.bench.case import ALL_GPUS
 from spanfit.profiler import statistics
 from spanfit.profiler.drift import drifting, fit_drift
 from spanfit.profiler.localize import (
     MIN_OBSERVATIONS,
-    SIGNIFICANCE,
     SMALLEST_EFFECT,
     Culprit,
-    Observations,
     compare,
     find_culprits,
     observe,
 )
+from spanfit.profiler.pair_scan import LinkRate
+from spanfit.profiler.pairs import fit_pairs
 from spanfit.profiler.paths import Place, PlaceKind, Tree
+from spanfit.profiler.rails import Accusation, accused, find_twins, host_links
 from spanfit.profiler.statistics import FloatArray
 from spanfit.results.schema import Estimate, RunInfo, Status, format_estimate
 
@@ -59,10 +61,10 @@ class Finding:
     places : tuple of str
         One place, or several that the measurements cannot tell apart.
     slowdown : Estimate or None
-        Time of the groups that show it over that of the others, of the last over the first where it drifts; None for a
-        host that died or hung.
+        Time of the groups that show it over that of the others or of their twins, of the last over the first where it
+        drifts; None for a host that died or hung.
     nobservations : int
-        Medians of groups and units, launches, or failed cases, that show it.
+        Medians of groups and units, comparisons of twins, launches, or failed cases, that show it.
     sentence : str
     """
 
@@ -114,15 +116,82 @@ def diagnose(frame: pd.DataFrame, info: RunInfo) -> Diagnosis:
     """
     ended = tuple(_find_ended(frame))
     rows = statistics.ok_rows(frame[frame["kind"].isin(_KINDS) & (frame["nnodes"] > 1) & (frame["size_bytes"] > 0)])
-    tree = Tree(info.node_names, info.switches)
+    tree = Tree(info.node_names, info.switches, sorted(set(rows.loc[rows["rail"] != ALL_GPUS, "rail"].tolist())))
     if rows.empty:
         return Diagnosis(findings=ended, unseen=tuple(f"host {name}" for name in info.node_names), nobservations=0)
     seen = observe(rows, tree)
-    slow = tuple(_describe(culprit) for culprit in find_culprits(seen))
+    slow = tuple(_find_slow(tuple(find_culprits(seen)), accused(find_twins(rows)), tree, rows, info))
     return Diagnosis(
-        findings=(*ended, *slow, *_find_twins(seen), *_find_drift(rows)),
+        findings=(*ended, *slow, *_find_drift(rows)),
         unseen=tuple(str(place) for place in tree.links() if (seen.load(place) > 0).sum() < MIN_OBSERVATIONS),
         nobservations=len(seen.deviations),
+    )
+
+
+def _find_slow(
+    culprits: Sequence[Culprit], accusations: Sequence[Accusation], tree: Tree, rows: pd.DataFrame, info: RunInfo
+) -> Iterator[Finding]:
+    """Yield the slow places; what twins say of a rail's link is evidence for it, or says more where it is not told."""
+    left = list(accusations)
+    for culprit in culprits:
+        same = [each for each in left if _is_about(each, culprit.places, tree)]
+        if same and len(culprit.places) > 1:
+            continue
+        left = [each for each in left if each not in same]
+        finding = _describe(culprit)
+        evidence = "; ".join([*_carried(culprit.places, rows, info), *(_twins(each, tree) for each in same)])
+        yield replace(finding, sentence=f"{finding.sentence}; {evidence}") if evidence else finding
+    yield from (_accuse(each, tree) for each in left)
+
+
+def _is_about(accusation: Accusation, places: Sequence[Place], tree: Tree) -> bool:
+    """Return whether places are all on the rail that is accused, and one of them is among the hosts."""
+    hosts = {tree.node_names[node] for node in accusation.nodes}
+    return all(place.rail == accusation.rail for place in places) and any(
+        place.kind is PlaceKind.PLANE or place.name in hosts for place in places
+    )
+
+
+def _carried(places: Sequence[Place], rows: pd.DataFrame, info: RunInfo) -> Iterator[str]:
+    """Yield what the link of a host on one rail carries beside its links on others, where pairs were measured so."""
+    if len(places) == 1 and places[0].kind is PlaceKind.RAIL:
+        links = host_links(fit_pairs(rows[rows["rail"] != ALL_GPUS], info), places[0].name)
+        texts = {rail: _link_rate(link) for rail, link in links.items()}
+        if own := texts.pop(places[0].rail, None):
+            others = [f"rail {rail} of that host {text}" for rail, text in sorted(texts.items())]
+            yield ", ".join([f"it carries {own}", *others])
+
+
+def _link_rate(link: LinkRate) -> str:
+    rate_bits_per_s = float(f"{8 * link.rate_bytes_per_s.value:.3g}")
+    return ("at least " if link.is_bound else "") + units.format_link_rate(rate_bits_per_s)
+
+
+def _twins(accusation: Accusation, tree: Tree) -> str:
+    """Return what was measured of a group and its twins."""
+    widest = accusation.widest
+    hosts = ", ".join(tree.node_names[node] for node in sorted(widest.nodes))
+    times = format_estimate(widest.ratio, lambda value: f"{value:.2f}")
+    return (
+        f"the group of rail {accusation.rail} on hosts {hosts} takes {times} times as long as its twins on other rails "
+        f"({widest.label}; so in {accusation.nslow} of {accusation.ntested} comparisons of this rail)"
+    )
+
+
+def _accuse(accusation: Accusation, tree: Tree) -> Finding:
+    names = [tree.node_names[node] for node in accusation.nodes]
+    where = f"host {names[0]}" if len(names) == 1 else f"one or more of {', '.join(names)}"
+    if len(names) == len(accusation.widest.nodes):
+        where = "one or more of these hosts"
+    return Finding(
+        ailment=Ailment.TWIN,
+        places=tuple(str(Place(PlaceKind.RAIL, "", name, accusation.rail)) for name in names),
+        slowdown=accusation.widest.ratio,
+        nobservations=accusation.nslow,
+        sentence=(
+            f"{_twins(accusation, tree)}: the NIC of that rail on {where}, or which GPU it is mapped to; hosts are the "
+            "twins' too, and so are switches unless each rail has its own"
+        ),
     )
 
 
@@ -175,34 +244,6 @@ def _is_erratic(hit: FloatArray, rest: FloatArray) -> bool:
 def _spread(values: FloatArray) -> float:
     """Return the standard deviation of normal values with the same median absolute deviation."""
     return float(1.4826 * np.median(np.abs(values - np.median(values))))
-
-
-def _find_twins(seen: Observations) -> Iterator[Finding]:
-    """Yield the groups of a case that are slower than others on the very same nodes."""
-    cases: dict[tuple[str, str], dict[int, list[float]]] = {}
-    for (case_id, group, nodes), deviation in zip(seen.groups, seen.deviations, strict=True):
-        cases.setdefault((case_id, nodes), {}).setdefault(group, []).append(float(deviation))
-    drafts = []
-    for (case_id, nodes), groups in cases.items():
-        for group, mine in groups.items():
-            others = [value for other, values in groups.items() if other != group for value in values]
-            if min(len(mine), len(others)) > 1:
-                drafts.append((case_id, nodes, group, compare(np.array(mine), np.array(others))))
-    p_values = statistics.holm([difference.p_value for *_, difference in drafts])
-    for (case_id, nodes, group, difference), p_value in zip(drafts, p_values, strict=True):
-        if p_value < SIGNIFICANCE and difference.ratio.value > 1 + SMALLEST_EFFECT:
-            times = format_estimate(difference.ratio, lambda value: f"{value:.2f}")
-            yield Finding(
-                ailment=Ailment.TWIN,
-                places=(f"group {group} of case {case_id}",),
-                slowdown=difference.ratio,
-                nobservations=len(cases[case_id, nodes][group]),
-                sentence=(
-                    f"group {group} of case {case_id} takes {times} times as long as its twins on the same nodes "
-                    f"({nodes}); hosts and switches are theirs too, so look at what is its own: the NIC or address "
-                    "that its ranks use, and which GPU that NIC is near"
-                ),
-            )
 
 
 def _find_drift(rows: pd.DataFrame) -> Iterator[Finding]:

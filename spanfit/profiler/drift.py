@@ -11,6 +11,7 @@ import pandas as pd
 from scipy import stats
 
 from spanfit import units
+from spanfit.bench.case import ALL_GPUS, on_rail
 from spanfit.profiler import statistics
 from spanfit.profiler.statistics import FloatArray
 from spanfit.results.schema import Estimate, format_estimate
@@ -20,6 +21,8 @@ SMALLEST_EFFECT = 0.03
 _MIN_LAUNCHES = 4
 """A trend of fewer launches cannot be told from what launches differ by anyway."""
 _TOGETHER = "all cases together"
+_CASE = ["case_id", "rail"]
+"""A case that runs each rail at once has a trend for each."""
 
 
 class Along(StrEnum):
@@ -39,6 +42,8 @@ class Drift:
         ``run``: from launch to launch; ``launch``: with the place in a launch's order, as when hosts heat up.
     case_id : str
         The case, "" for the mean over all cases that every launch measured.
+    rail : int
+        The local rank that alone takes part on each node; -1: every GPU, or all cases.
     change : Estimate
         Share by which the time grew from first to last; negative where it fell.
     nlaunches : int
@@ -50,6 +55,7 @@ class Drift:
 
     along: Along
     case_id: str
+    rail: int
     change: Estimate
     nlaunches: int
     is_drift: bool
@@ -62,6 +68,7 @@ class _Trend:
 
     along: Along
     case_id: str
+    rail: int
     what: str
     change: float
     error: float
@@ -101,15 +108,17 @@ def fit_drift(frame: pd.DataFrame) -> tuple[Drift, ...]:
     log times on their places, both less the case's means; the slopes of n launches leave n - 1.
     """
     timed = statistics.ok_rows(frame)
-    logs = statistics.launch_logs(statistics.unit_logs(timed, ["case_id"]), ["case_id"]).unstack("case_id")
+    logs = statistics.launch_logs(statistics.unit_logs(timed, _CASE), _CASE).unstack(_CASE)
     if len(logs) < _MIN_LAUNCHES:
         return ()
-    labels = {str(key): _label(rows.iloc[0].to_dict()) for key, rows in timed.groupby("case_id")}
+    firsts = timed.sort_values(_CASE).drop_duplicates(_CASE).to_dict("records")
     shared = logs.dropna(axis="columns")
-    together = [_along_run(shared.mean(axis="columns"), "", _TOGETHER)] if len(shared.columns) > 1 else []
+    together = [_along_run(shared.mean(axis="columns"), ("", ALL_GPUS), _TOGETHER)] if len(shared.columns) > 1 else []
     together += _along_launches(timed)
-    columns = [(str(case_id), logs[case_id].dropna()) for case_id in logs.columns]
-    alone = [_along_run(own, case_id, labels[case_id]) for case_id, own in columns if len(own) >= _MIN_LAUNCHES]
+    columns = [(row, logs[row["case_id"], row["rail"]].dropna()) for row in firsts]
+    alone = [
+        _along_run(own, (row["case_id"], row["rail"]), _label(row)) for row, own in columns if len(own) >= _MIN_LAUNCHES
+    ]
     return tuple(_drift(trend, p) for family in (together, alone) for trend, p in _corrected(family))
 
 
@@ -122,11 +131,12 @@ def _corrected(family: Sequence[_Trend]) -> list[tuple[_Trend, float]]:
 def _label(row: Mapping[Hashable, Any]) -> str:
     if row["arm"]:
         return f"{row['operation']}, {row['arm']}"
-    return f"{row['operation']} {units.format_size(row['size_bytes'])} over {row['span']} {row['tier']}"
+    where = f"{row['span']} {row['tier']}{on_rail(row['rail'])}"
+    return f"{row['operation']} {units.format_size(row['size_bytes'])} over {where}"
 
 
-def _along_run(logs: "pd.Series[float]", case_id: str, what: str) -> _Trend:
-    """Return the trend of a value for each launch, indexed by launch."""
+def _along_run(logs: "pd.Series[float]", case: tuple[str, int], what: str) -> _Trend:
+    """Return the trend of a value of a case and rail for each launch, indexed by launch."""
     launches, values = logs.index.to_numpy(dtype=float), logs.to_numpy(dtype=float)
     centred = launches - launches.mean()
     slope = float(centred @ values / (centred @ centred))
@@ -136,7 +146,8 @@ def _along_run(logs: "pd.Series[float]", case_id: str, what: str) -> _Trend:
     reach = float(np.ptp(launches))
     return _Trend(
         along=Along.RUN,
-        case_id=case_id,
+        case_id=case[0],
+        rail=case[1],
         what=what,
         change=slope * reach,
         error=error * reach,
@@ -147,10 +158,9 @@ def _along_run(logs: "pd.Series[float]", case_id: str, what: str) -> _Trend:
 
 def _along_launches(timed: pd.DataFrame) -> list[_Trend]:
     """Return the trend with the place in a launch, if at least 4 launches hold cases that others hold as well."""
-    keys = ["case_id", "launch", "comm_id"]
-    places = timed.groupby(keys)["position"].first()
-    visits = pd.DataFrame({"log_time": statistics.unit_logs(timed, ["case_id"]), "place": places})
-    centred = visits - visits.groupby(level="case_id").transform("mean")
+    places = timed.groupby([*_CASE, "launch", "comm_id"])["position"].first()
+    visits = pd.DataFrame({"log_time": statistics.unit_logs(timed, _CASE), "place": places})
+    centred = visits - visits.groupby(level=_CASE).transform("mean")
     slopes = [_slope(own) for _, own in centred.groupby(level="launch") if len(own) > 2]
     if len(slopes) < _MIN_LAUNCHES:
         return []
@@ -160,6 +170,7 @@ def _along_launches(timed: pd.DataFrame) -> list[_Trend]:
         _Trend(
             along=Along.LAUNCH,
             case_id="",
+            rail=ALL_GPUS,
             what=_TOGETHER,
             change=float(changes.mean()),
             error=float(changes.std(ddof=1)) / math.sqrt(len(changes)),
@@ -181,6 +192,7 @@ def _drift(trend: _Trend, p_value: float) -> Drift:
     return Drift(
         along=trend.along,
         case_id=trend.case_id,
+        rail=trend.rail,
         change=change,
         nlaunches=trend.nlaunches,
         is_drift=is_drift,

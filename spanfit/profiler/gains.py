@@ -2,19 +2,20 @@
 
 import math
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 import pandas as pd
 
-from spanfit import units
-from spanfit.bench.arms import DP_ALIGNED, MISALIGNED, PP_ALIGNED
+from spanfit.bench.arms import DP_ALIGNED, MISALIGNED, MOVED, PP_ALIGNED
 from spanfit.errors import FitError
-from spanfit.profiler import statistics
+from spanfit.profiler import statistics, verdicts
 from spanfit.profiler.statistics import FloatArray, Verdict
-from spanfit.results.schema import Estimate, format_estimate
+from spanfit.profiler.steps import StepTimes, step_times
+from spanfit.results.schema import Estimate, RunInfo
 
 SMALLEST_EFFECT = 0.01
-"""The smallest gain that matters, as a share of the throughput of the base."""
+"""The smallest gain that matters, as a share of the throughput of what an arm is compared with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,8 @@ class PlacementGain:
         Throughput over that of the base, minus 1; a share of one, negative where the arm is slower.
     time_s : Estimate
         Time of a step of the arm [s].
+    communication : Estimate or None
+        Share of a step in which the rank that waits longest waits for bytes; None where that was not timed.
     nunits : int
         Launches that hold the arm and the whole base.
     base_arms : tuple of str
@@ -42,9 +45,38 @@ class PlacementGain:
     compute: str
     gain: Estimate
     time_s: Estimate
+    communication: Estimate | None
     nunits: int
     is_provisional: bool
     base_arms: tuple[str, ...]
+    verdict: Verdict
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmPair:
+    """Two arms that should take the same time, paired by launch.
+
+    Attributes
+    ----------
+    arm, other : str
+    is_same : bool
+        Whether both are the same placement under two names, else ``arm`` is ``other`` with its nodes moved inside
+        their minipods.
+    gain : Estimate
+        Throughput of ``arm`` over that of ``other``, minus 1; a share of one.
+    verdict : Verdict
+        As of a gain; corrected over all pairs of the run (Holm).
+    """
+
+    job: str
+    arm: str
+    other: str
+    compute: str
+    is_same: bool
+    gain: Estimate
+    nunits: int
+    is_provisional: bool
     verdict: Verdict
     sentence: str
 
@@ -57,6 +89,8 @@ class JobGains:
     ----------
     base_time_s : Estimate
         Time of a step of the base [s].
+    base_communication : Estimate or None
+        Share of a step of the base that is communication, as of an arm.
     misaligned_ratio : Estimate or None
         Time of the slowest misaligned arm over the fastest; the interval allows for their having been picked
         (Bonferroni over all pairs). None where the base is one arm.
@@ -64,6 +98,8 @@ class JobGains:
         Launches that hold the whole base, and those that do not and count nowhere.
     gains : tuple of PlacementGain
         One for each arm that is not misaligned.
+    pairs : tuple of ArmPair
+        Of those arms, the ones that are the same placement, and those moved inside minipods with what was moved.
     log_gain_pairs : tuple of (float, float)
         Log gain of the DP-aligned and of the PP-aligned arm in each launch that holds both.
     nfailed : int
@@ -74,45 +110,27 @@ class JobGains:
     compute: str
     base_arms: tuple[str, ...]
     base_time_s: Estimate
+    base_communication: Estimate | None
     misaligned_ratio: Estimate | None
     launches: tuple[int, ...]
     left_out_launches: tuple[int, ...]
     gains: tuple[PlacementGain, ...]
+    pairs: tuple[ArmPair, ...]
     log_gain_pairs: tuple[tuple[float, float], ...]
     nfailed: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Job:
-    """A job's log step times: ``table`` is launches x arms, NaN where a launch lacks an arm."""
-
-    job: str
-    compute: str
-    table: pd.DataFrame
-    base_arms: tuple[str, ...]
-    base: pd.Series
-    launch_s: float
-    nfailed: int
-
-    def log_gains(self, arm: str) -> pd.Series:
-        """Return the log gain of an arm in each launch that holds it and the base, indexed by launch."""
-        return (self.base - self.table[arm]).dropna()
-
-    @property
-    def arms(self) -> tuple[str, ...]:
-        """The arms that are not misaligned and share a launch with the base."""
-        arms = (str(arm) for arm in self.table.columns if not str(arm).startswith(MISALIGNED))
-        return tuple(arm for arm in arms if len(self.log_gains(arm)))
-
-
-def fit_gains(frame: pd.DataFrame) -> tuple[JobGains, ...]:
+def fit_gains(frame: pd.DataFrame, launch_s: float | None = None) -> tuple[JobGains, ...]:
     """Return the gains of every job whose training steps a run measured, sorted by job.
 
     Parameters
     ----------
     frame : pandas.DataFrame
         Measurements of one run, as ``Store.read`` returns them; arms are called dp-aligned, pp-aligned, packed,
-        misaligned-00, misaligned-01, ...
+        misaligned-00, misaligned-01, ..., or by the name of a placement file.
+    launch_s : float, optional
+        Seconds that a launch of the run took in all (:func:`seconds_per_launch`), by which more launches are priced;
+        unless given, the seconds of the job's steps in it.
 
     Raises
     ------
@@ -125,140 +143,124 @@ def fit_gains(frame: pd.DataFrame) -> tuple[JobGains, ...]:
     the whole base, so that the base is the same thing in all of them. The base of a launch is the median of its
     misaligned arms' median log times.
     """
-    jobs = _jobs(frame[frame["kind"] == "step"])
-    drafts = [(job, arm) for job in jobs for arm in job.arms]
-    verdicts = _verdicts([job.log_gains(arm).to_numpy(dtype=float) for job, arm in drafts])
-    gains = [_gain(job, arm, verdict) for (job, arm), verdict in zip(drafts, verdicts, strict=True)]
-    return tuple(_job_gains(job, tuple(gain for gain in gains if _belongs(gain, job))) for job in jobs)
-
-
-def _belongs(gain: PlacementGain, job: _Job) -> bool:
-    return (gain.job, gain.compute) == (job.job, job.compute)
-
-
-def _jobs(rows: pd.DataFrame) -> list[_Job]:
-    jobs, faults = [], []
-    for (name, compute), own in rows.groupby(["operation", "compute"]):
-        table = _table(statistics.ok_rows(own))
-        base_arms = _base_arms(table)
-        if not base_arms:
-            faults.append(_no_base(str(name), table))
-            continue
-        base = table[list(base_arms)].dropna().median(axis="columns")
-        jobs.append(
-            _Job(
-                job=str(name),
-                compute=str(compute),
-                table=table,
-                base_arms=base_arms,
-                base=base,
-                launch_s=_fabric_s_per_launch(statistics.ok_rows(own)),
-                nfailed=int((own["status"] != "ok").sum()),
-            )
-        )
-    if faults:
+    jobs = step_times(frame)
+    if faults := [_no_base(job) for job in jobs if not job.base_arms]:
         raise FitError("\n".join(faults))
-    return jobs
+    gains, pairs = _gains(jobs, launch_s), _pairs(jobs, launch_s)
+    return tuple(
+        _job_gains(
+            job,
+            tuple(gain for gain in gains if _belongs(gain, job)),
+            tuple(pair for pair in pairs if _belongs(pair, job)),
+        )
+        for job in jobs
+    )
 
 
-def _no_base(job: str, table: pd.DataFrame) -> str:
-    found = ", ".join(str(arm) for arm in table.columns) or "no arm that ended well"
+def seconds_per_launch(info: RunInfo) -> float | None:
+    """Return the mean seconds of a launch of a run, everything between its steps included; None of no launch.
+
+    A run that was resumed counts the pause, too.
+    """
+    took_s = (datetime.fromisoformat(info.ended_at) - datetime.fromisoformat(info.started_at)).total_seconds()
+    return took_s / info.launches if info.launches and took_s > 0 else None
+
+
+def _belongs(found: PlacementGain | ArmPair, job: StepTimes) -> bool:
+    return (found.job, found.compute) == (job.job, job.compute)
+
+
+def _no_base(job: StepTimes) -> str:
+    found = ", ".join(map(str, job.table.columns)) or "no arm that ended well"
     return (
-        f"job {job}: found {found}; expected launches that hold all of at least one arm called {MISALIGNED}-00, "
+        f"job {job.job}: found {found}; expected launches that hold all of at least one arm called {MISALIGNED}-00, "
         f"{MISALIGNED}-01, ... to measure gains against; add misaligned arms to the campaign and run it again"
     )
 
 
-def _table(timed: pd.DataFrame) -> pd.DataFrame:
-    return statistics.launch_logs(statistics.unit_logs(timed, ["arm"]), ["arm"]).unstack("arm")
+def _gains(jobs: tuple[StepTimes, ...], launch_s: float | None) -> list[PlacementGain]:
+    """Return the gains of all jobs; those whose arm shares no launch with the base have none."""
+    logs = {(job.job, job.compute, arm): job.log_gains(arm) for job in jobs for arm in job.arms}
+    drafts = [(job, arm) for job in jobs for arm in job.arms if len(logs[job.job, job.compute, arm])]
+    family = [logs[job.job, job.compute, arm].to_numpy(dtype=float) for job, arm in drafts]
+    found = zip(drafts, family, verdicts.verdicts(family, SMALLEST_EFFECT), strict=True)
+    return [_gain(job, arm, values, verdict, launch_s or job.launch_s) for (job, arm), values, verdict in found]
 
 
-def _base_arms(table: pd.DataFrame) -> tuple[str, ...]:
-    arms = [str(arm) for arm in table.columns if str(arm).startswith(MISALIGNED)]
-    usual = [arm for arm in arms if table[arm].notna().sum() * 2 > len(table)]
-    return tuple(usual) if len(table[usual].dropna()) else ()
-
-
-def _fabric_s_per_launch(timed: pd.DataFrame) -> float:
-    """Return the seconds of steps in a mean launch; groups of a case run at once."""
-    steps = timed.groupby(["launch", "comm_id", "case_id", "repetition"])["time_s"].max()
-    return float(steps.groupby(level="launch").sum().mean())
-
-
-def _verdicts(family: list[FloatArray]) -> list[Verdict]:
-    """Return the verdict on each member of a family of paired log gains, with Holm's correction over it."""
-    low, high = math.log1p(-SMALLEST_EFFECT), math.log1p(SMALLEST_EFFECT)
-    p_other = [min(statistics.p_above(values, 0.0), statistics.p_below(values, 0.0)) for values in family]
-    p_same = [max(statistics.p_above(values, low), statistics.p_below(values, high)) for values in family]
-    adjusted = zip(family, statistics.holm(p_other), statistics.holm(p_same), strict=True)
-    return [_verdict(float(values.mean()), other, same) for values, other, same in adjusted]
-
-
-def _verdict(mean: float, p_other: float, p_same: float) -> Verdict:
-    if p_same < statistics.SIGNIFICANCE:
-        return Verdict.SAME
-    if p_other < statistics.SIGNIFICANCE:
-        return Verdict.FASTER if mean > 0 else Verdict.SLOWER
-    return Verdict.CANNOT_TELL
-
-
-def _gain(job: _Job, arm: str, verdict: Verdict) -> PlacementGain:
-    log_gains = job.log_gains(arm)
-    gain = statistics.mapped(statistics.interval(log_gains), math.expm1)
+def _gain(job: StepTimes, arm: str, log_gains: FloatArray, verdict: Verdict, launch_s: float) -> PlacementGain:
+    launches = job.log_gains(arm).index
     return PlacementGain(
         job=job.job,
         arm=arm,
         compute=job.compute,
-        gain=gain,
-        time_s=statistics.mapped(statistics.interval(job.table.loc[log_gains.index, arm]), math.exp),
+        gain=verdicts.estimate(log_gains),
+        time_s=statistics.mapped(statistics.interval(job.table.loc[launches, arm]), math.exp),
+        communication=job.waiting_share([arm]),
         nunits=len(log_gains),
         is_provisional=statistics.is_provisional(len(log_gains)),
         base_arms=job.base_arms,
         verdict=verdict,
-        sentence=_sentence(verdict, gain, log_gains.to_numpy(dtype=float), job.launch_s),
+        sentence=verdicts.sentence(verdict, log_gains, SMALLEST_EFFECT, launch_s),
     )
 
 
-def _sentence(verdict: Verdict, gain: Estimate, log_gains: FloatArray, launch_s: float) -> str:
-    half = statistics.half_width(gain)
-    if half is None:
-        text = format_estimate(gain, units.format_percent)
-        minutes = units.format_time((statistics.MIN_UNITS - 1) * launch_s)
-        return f"cannot tell: {text}; {statistics.MIN_UNITS - 1} more launches ({minutes} of steps) would give one"
-    size = f"± {units.format_percent(half)}"
-    if verdict in (Verdict.FASTER, Verdict.SLOWER):
-        return f"{verdict} by {units.format_percent(abs(gain.value))} {size}"
-    if verdict is Verdict.SAME:
-        return f"the same within {units.format_percent(SMALLEST_EFFECT)}: {units.format_percent(gain.value)} {size}"
-    return f"not told apart: {units.format_percent(gain.value)} {size}; {_cost(log_gains, launch_s)}"
+def _pairs(jobs: tuple[StepTimes, ...], launch_s: float | None) -> list[ArmPair]:
+    drafts = [
+        (job, arm, other, is_same, logs)
+        for job in jobs
+        for arm, other, is_same in _alike(job)
+        if len(logs := job.log_ratios(arm, other).to_numpy(dtype=float))
+    ]
+    told = verdicts.verdicts([logs for *_, logs in drafts], SMALLEST_EFFECT)
+    return [
+        ArmPair(
+            job=job.job,
+            arm=arm,
+            other=other,
+            compute=job.compute,
+            is_same=is_same,
+            gain=verdicts.estimate(logs),
+            nunits=len(logs),
+            is_provisional=statistics.is_provisional(len(logs)),
+            verdict=verdict,
+            sentence=verdicts.sentence(verdict, logs, SMALLEST_EFFECT, launch_s or job.launch_s),
+        )
+        for (job, arm, other, is_same, logs), verdict in zip(drafts, told, strict=True)
+    ]
 
 
-def _cost(log_gains: FloatArray, launch_s: float) -> str:
-    cost = statistics.cost_of_telling(log_gains, SMALLEST_EFFECT)
-    assert cost is not None
-    target, more = cost
-    return (
-        f"about {units.format_time(more * launch_s)} more of steps ({statistics.count_launches(more)}) "
-        f"would narrow it to ± {units.format_percent(target)}"
-    )
+def _alike(job: StepTimes) -> list[tuple[str, str, bool]]:
+    """Return the arms that are another one's placement, or its nodes moved inside minipods, with that other one."""
+    first: dict[str, str] = {}
+    alike = []
+    for arm in job.arms:
+        origin, _, index = arm.rpartition(f"-{MOVED}-")
+        other = first.setdefault(job.seats[arm], arm)
+        if other != arm:
+            alike.append((arm, other, True))
+        elif index.isdigit() and origin in job.arms:
+            alike.append((arm, origin, False))
+    return alike
 
 
-def _job_gains(job: _Job, gains: tuple[PlacementGain, ...]) -> JobGains:
+def _job_gains(job: StepTimes, gains: tuple[PlacementGain, ...], pairs: tuple[ArmPair, ...]) -> JobGains:
     return JobGains(
         job=job.job,
         compute=job.compute,
         base_arms=job.base_arms,
         base_time_s=statistics.mapped(statistics.interval(job.base), math.exp),
+        base_communication=job.waiting_share(list(job.base_arms)),
         misaligned_ratio=_misaligned_ratio(job),
         launches=tuple(int(launch) for launch in job.base.index),
         left_out_launches=tuple(int(launch) for launch in job.table.index.difference(job.base.index)),
         gains=gains,
-        log_gain_pairs=_pairs(job),
+        pairs=pairs,
+        log_gain_pairs=_log_gain_pairs(job),
         nfailed=job.nfailed,
     )
 
 
-def _misaligned_ratio(job: _Job) -> Estimate | None:
+def _misaligned_ratio(job: StepTimes) -> Estimate | None:
     arms = job.table.loc[job.base.index, list(job.base_arms)].to_numpy(dtype=float)
     narms = arms.shape[1]
     if narms < 2:
@@ -272,7 +274,7 @@ def _misaligned_ratio(job: _Job) -> Estimate | None:
     )
 
 
-def _pairs(job: _Job) -> tuple[tuple[float, float], ...]:
+def _log_gain_pairs(job: StepTimes) -> tuple[tuple[float, float], ...]:
     if not {DP_ALIGNED, PP_ALIGNED} <= set(job.arms):
         return ()
     dp, pp = job.log_gains(DP_ALIGNED).align(job.log_gains(PP_ALIGNED), join="inner")

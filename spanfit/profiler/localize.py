@@ -36,7 +36,8 @@ _AS_GOOD = 0.9
 """A place that explains this share of what the best one does cannot be told from it."""
 _SMALLEST_VARIANCE = 1e-6
 """Of log times; a tenth of a percent, below which a spread is that of the clock."""
-_SHAPE = ["operation", "size_bytes", "dtype", "redop", "in_place", "nranks"]
+_SHAPE = ["operation", "size_bytes", "dtype", "redop", "in_place", "nranks", "nnodes"]
+"""What groups have in common that should take as long; rails should be alike, so that a slow one stands out."""
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -52,14 +53,13 @@ class Observations:
     units : sequence of str
     loads : sequence of mapping of Place to float
         What the group's traffic passes, with the flows that share it.
-    groups : sequence of tuple of (str, int, str)
-        Case, group and its node ranks, sorted.
+    cases : sequence of str
     """
 
     deviations: FloatArray
     units: Sequence[str]
     loads: Sequence[Mapping[Place, float]]
-    groups: Sequence[tuple[str, int, str]]
+    cases: Sequence[str]
 
     def load(self, place: Place) -> FloatArray:
         """Return the flows through a place for each observation, 0 where the group does not pass it."""
@@ -71,7 +71,7 @@ class Observations:
         Groups of a case run at the same moment, so that what disturbs one may disturb all: they count once.
         """
         kept = [int(index) for index in np.flatnonzero(chosen)]
-        moments = [f"{self.units[index]}/{self.groups[index][0]}" for index in kept]
+        moments = [f"{self.units[index]}/{self.cases[index]}" for index in kept]
         return np.asarray(pd.Series(self.deviations[kept]).groupby(moments).mean(), dtype=np.float64)
 
     def without(self, gone: BoolArray) -> "Observations":
@@ -81,7 +81,7 @@ class Observations:
             deviations=self.deviations[kept],
             units=[self.units[index] for index in kept],
             loads=[self.loads[index] for index in kept],
-            groups=[self.groups[index] for index in kept],
+            cases=[self.cases[index] for index in kept],
         )
 
 
@@ -91,17 +91,16 @@ def observe(rows: pd.DataFrame, tree: Tree) -> Observations:
     What slows down a whole unit alike, such as a busy launch, is taken off.
     """
     timed = rows.assign(log_time=np.log(rows["time_s"].to_numpy(dtype=float)))
-    keys = ["case_id", "group", "nodes", "launch", "comm_id", *_SHAPE]
+    keys = ["case_id", "group", "nodes", "rail", "launch", "comm_id", *_SHAPE]
     logs = timed.groupby(keys, sort=True)["log_time"].median().reset_index()
     logs["deviation"] = logs["log_time"] - _usual(logs, "log_time", _SHAPE)
     deviations = logs["deviation"] - _usual(logs, "deviation", ["launch", "comm_id"])
     loads = _case_loads(logs, tree)
-    nodes = [",".join(sorted(nodes.split(","), key=int)) for nodes in logs["nodes"]]
     return Observations(
         deviations=deviations.to_numpy(dtype=float),
         units=[f"{launch}/{comm}" for launch, comm in zip(logs["launch"], logs["comm_id"], strict=True)],
         loads=[loads[key] for key in zip(logs["case_id"], logs["group"], strict=True)],
-        groups=list(zip(logs["case_id"], logs["group"].astype(int), nodes, strict=True)),
+        cases=logs["case_id"].tolist(),
     )
 
 
@@ -113,8 +112,8 @@ def _case_loads(logs: pd.DataFrame, tree: Tree) -> dict[tuple[str, int], dict[Pl
     found = {}
     for case_id, own in logs.drop_duplicates(["case_id", "group"]).groupby("case_id"):
         moved = [
-            hops(operation, [int(node) for node in nodes.split(",")])
-            for operation, nodes in zip(own["operation"], own["nodes"], strict=True)
+            hops(operation, [int(node) for node in nodes.split(",")], rail)
+            for operation, nodes, rail in zip(own["operation"], own["nodes"], own["rail"].tolist(), strict=True)
         ]
         for group, loads in zip(own["group"], tree.loads(moved), strict=True):
             found[str(case_id), int(group)] = loads
@@ -197,8 +196,8 @@ def _theories(seen: Observations) -> Iterator[Theory]:
             yield theory
 
 
-def _simplest_first(place: Place) -> tuple[int, str, str]:
-    return tuple(PlaceKind).index(place.kind), place.tier, place.name
+def _simplest_first(place: Place) -> tuple[int, str, str, int]:
+    return tuple(PlaceKind).index(place.kind), place.tier, place.name, place.rail
 
 
 def _theory(seen: Observations, places: tuple[Place, ...]) -> Theory | None:
@@ -237,7 +236,7 @@ def _holds(seen: Observations, theory: Theory) -> bool:
     effect = float(np.median(seen.deviations[hit]) - np.median(seen.deviations[~hit]))
     slow = seen.deviations[hit] > 0.5 * theory.predicted[hit]
     by_unit = pd.Series(slow).groupby([unit for unit, is_hit in zip(seen.units, hit, strict=True) if is_hit]).mean()
-    if len({case_id for (case_id, _, _), is_hit in zip(seen.groups, hit, strict=True) if is_hit}) < 2:
+    if len({case_id for case_id, is_hit in zip(seen.cases, hit, strict=True) if is_hit}) < 2:
         return False
     return bool(effect > math.log1p(SMALLEST_EFFECT) and slow.mean() > 0.6 and (by_unit > 0.5).mean() > 0.6)
 

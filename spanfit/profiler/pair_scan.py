@@ -4,9 +4,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spanfit.bench.case import ALL_GPUS
 from spanfit.collectives import Collective
 from spanfit.profiler.statistics import FloatArray, Verdict
 from spanfit.results.schema import Estimate
+
+HOST = "host"
+"""The class of the links of hosts."""
+
+
+def place_of(link_class: str, name: str, rail: int) -> str:
+    """Return a link in words, such as ``rail 1 of host a``; what lies above the hosts has no rail."""
+    on_rail = f"rail {rail} of " if link_class == HOST and rail != ALL_GPUS else ""
+    return f"{on_rail}{link_class} {name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +38,8 @@ class LinkRate:
     ----------
     name, link_class : str
         The host or the switch below the link, and ``host`` or the switch's tier.
+    place : str
+        The link in words, with its rail where the scan was of one.
     rate_bytes_per_s : Estimate
         Without an interval where the link was never full.
     is_bound : bool
@@ -42,6 +54,7 @@ class LinkRate:
 
     name: str
     link_class: str
+    place: str
     rate_bytes_per_s: Estimate
     is_bound: bool
     ties: tuple[str, ...]
@@ -86,10 +99,11 @@ class TierRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairScan:
-    """A scan with one operation at its largest size; links are sorted slow ones first."""
+    """A scan with one operation at its largest size, of one rail or (-1) of all; links are sorted slow ones first."""
 
     operation: str
     dtype: str
+    rail: int
     size_bytes: int
     node_names: tuple[str, ...]
     pairs: tuple[PairRate, ...]

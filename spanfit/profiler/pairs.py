@@ -1,6 +1,7 @@
 """What a scan over pairs of nodes says of every host's link, every uplink and every class of them.
 
-A host counts as one link, whatever NICs it has: rows do not say which rail a pair used.
+Where each rail was measured by itself, each is a scan and a host has a link on each. Else a host counts as one link,
+whatever NICs it has.
 """
 
 import math
@@ -17,11 +18,9 @@ from spanfit.collectives import Collective
 from spanfit.profiler import statistics
 from spanfit.profiler.bottleneck import LinkFit, Load, fit_links, seen_rates
 from spanfit.profiler.curves import SMALLEST_EFFECT
-from spanfit.profiler.pair_scan import ClassRate, LinkRate, PairRate, PairScan, TierRate
+from spanfit.profiler.pair_scan import HOST, ClassRate, LinkRate, PairRate, PairScan, TierRate, place_of
 from spanfit.profiler.statistics import FloatArray, Verdict
 from spanfit.results.schema import Estimate, RunInfo, format_estimate
-
-HOST = "host"
 
 
 class _Unit(NamedTuple):
@@ -39,9 +38,10 @@ class _Round:
 
 
 class _Fabric:
-    """The links above the nodes of a run, and the way between two of them."""
+    """The links above the nodes of a run on one rail, and the way between two of them."""
 
-    def __init__(self, info: RunInfo) -> None:
+    def __init__(self, info: RunInfo, rail: int) -> None:
+        self.rail = rail
         self.tiers = info.tiers
         self.switches = info.switches
         self.links = [(HOST, name) for name in info.node_names]
@@ -49,6 +49,10 @@ class _Fabric:
             self.links += [(tier, switch) for switch in dict.fromkeys(info.switches[tier])]
         self.index = {link: number for number, link in enumerate(self.links)}
         self.node_names = info.node_names
+
+    def place(self, link: int) -> str:
+        """Return a link in words."""
+        return place_of(*self.links[link], self.rail)
 
     def common_tier(self, a: int, b: int) -> str:
         return next((tier for tier in self.tiers if self.switches[tier][a] == self.switches[tier][b]), "")
@@ -66,7 +70,7 @@ class _Fabric:
 
 
 def fit_pairs(frame: pd.DataFrame, info: RunInfo) -> tuple[PairScan, ...]:
-    """Return what the pair scans of a run say, one for each operation and dtype, none where there are no pairs.
+    """Return what the pair scans of a run say, one for each operation, dtype and rail, none where there are no pairs.
 
     Parameters
     ----------
@@ -86,7 +90,7 @@ def fit_pairs(frame: pd.DataFrame, info: RunInfo) -> tuple[PairScan, ...]:
     """
     timed = statistics.ok_rows(frame[frame["kind"] == "pairs"])
     scans = []
-    for _, rows in timed.groupby(["operation", "dtype"], sort=True):
+    for _, rows in timed.groupby(["operation", "dtype", "rail"], sort=True):
         scans.append(_scan(rows[rows["size_bytes"] == rows["size_bytes"].max()], info))
     return tuple(scans)
 
@@ -95,13 +99,14 @@ def _scan(rows: pd.DataFrame, info: RunInfo) -> PairScan:
     first = rows.iloc[0]
     operation, size_bytes = str(first["operation"]), int(first["size_bytes"])
     volume = float(size_bytes * (1 if operation == Collective.SEND_RECV else int(first["nranks"]) // 2))
-    fabric, rounds = _Fabric(info), tuple(_rounds(rows))
+    fabric, rounds = _Fabric(info, int(first["rail"])), tuple(_rounds(rows))
     pairs = tuple(_pair_rates(rounds, fabric, volume))
     names = sorted({unit for each in rounds for unit in each.times_s})
     links = _links(rounds, fabric, names, volume, is_one_way=operation == Collective.SEND)
     return PairScan(
         operation=operation,
         dtype=str(first["dtype"]),
+        rail=fabric.rail,
         size_bytes=size_bytes,
         node_names=info.node_names,
         pairs=pairs,
@@ -233,10 +238,11 @@ def _link_rate(
     is_slower = lag is not None and p_value < statistics.SIGNIFICANCE and lag.value >= SMALLEST_EFFECT
     # Hosts that met no other and are as fast as their class are no finding.
     is_plain = is_bound or (fabric.links[link][0] == HOST and not is_slower)
-    ties = () if is_plain else tuple(" ".join(fabric.links[other]) for other in fit.ties[link])
+    ties = () if is_plain else tuple(fabric.place(other) for other in fit.ties[link])
     return LinkRate(
         name=fabric.links[link][1],
         link_class=fabric.links[link][0],
+        place=fabric.place(link),
         rate_bytes_per_s=rate,
         is_bound=is_bound,
         ties=ties,

@@ -1,6 +1,6 @@
 """The figures of the report as SVG text: bandwidth by span, loss, gains and weights, each with its intervals."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
@@ -8,27 +8,16 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from spanfit import units
+from spanfit.bench.case import on_rail
 from spanfit.profiler.curves import SMALLEST_EFFECT, SpanCurvePoint
 from spanfit.profiler.curves_file import Curve, LatencyFit
 from spanfit.profiler.gains import JobGains
 from spanfit.profiler.latency import MIN_SIZES
-from spanfit.report.drawing import (
-    EDGE,
-    INK,
-    MUTED,
-    SHADE,
-    SMALL,
-    WIDTH,
-    draw,
-    head,
-    place_axes,
-    readable,
-    span_colour,
-)
-from spanfit.results.schema import Estimate
+from spanfit.report.drawing import MUTED, SHADE, draw, head, place_axes, readable, span_colour
+from spanfit.report.forest import Forest, Row, limits_of, percent_axis
 from spanfit.weights.model import WeightEntry
 
 _MARKERS = {"sorted": "o", "alternating": "D"}
@@ -44,12 +33,18 @@ class Shape(NamedTuple):
     redop: str
     nranks: int
     nnodes: int
+    rail: int
     concurrency: str
+
+    @property
+    def where(self) -> str:
+        """Return the ranks in words."""
+        return f"{self.nranks} ranks on {self.nnodes} nodes{on_rail(self.rail)}"
 
 
 def shape(point: SpanCurvePoint) -> Shape:
     """Return the panel that a point belongs to."""
-    return Shape(point.operation, point.dtype, point.redop, point.nranks, point.nnodes, point.concurrency)
+    return Shape(point.operation, point.dtype, point.redop, point.nranks, point.nnodes, point.rail, point.concurrency)
 
 
 def panel_order(key: Shape) -> tuple[object, ...]:
@@ -118,7 +113,7 @@ def curve_panels(points: Sequence[SpanCurvePoint], curves: Iterable[Curve] = ())
 
 
 def _curve_key(of: Curve | SpanCurvePoint) -> tuple[object, ...]:
-    groups = (of.operation, of.dtype, of.redop, of.in_place, of.nranks, of.nnodes, of.concurrency)
+    groups = (of.operation, of.dtype, of.redop, of.in_place, of.nranks, of.nnodes, of.rail, of.concurrency)
     return *groups, of.tier, of.span, of.rank_order
 
 
@@ -136,7 +131,7 @@ def _curve_panel(
 
     def paint(figure: Figure) -> None:
         axes = place_axes(figure, left=46, right=10, top=46, bottom=38)
-        head(axes, title, f"{key.dtype}, {key.nranks} ranks on {key.nnodes} nodes")
+        head(axes, title, f"{key.dtype}, {key.where}")
         scale, unit = _bandwidth_scale(top)
         lines = sorted({(point.span, point.rank_order) for point in points}, key=line_order)
         for index, line in enumerate(lines):
@@ -150,7 +145,7 @@ def _curve_panel(
         axes.grid(axis="y", color=SHADE, linewidth=0.8)
         _size_axis(axes, sorted({point.size_bytes for point in points}))
 
-    detail = f"{key.dtype}, {key.redop}, {key.nranks} ranks on {key.nnodes} nodes"
+    detail = f"{key.dtype}, {key.redop}, {key.where}"
     return draw(250, f"{title}: bus bandwidth against size by span and rank order ({detail})", paint)
 
 
@@ -203,89 +198,6 @@ def _size_axis(axes: Axes, sizes: list[int]) -> None:
     axes.set_xlabel("size of the message")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
-    """A line of a forest plot; a heading has no estimate."""
-
-    label: str
-    estimate: Estimate | None = None
-    colour: str = INK
-    marker: str = "o"
-    is_final: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Forest:
-    """Rows with points and intervals on one axis; ``decorate`` draws what lies under them."""
-
-    title: str
-    subtitle: str
-    axis_label: str
-    rows: Sequence[_Row]
-    limits: tuple[float, float]
-    form: Callable[[float], str]
-    decorate: Callable[[Axes], None]
-    alt: str
-
-    def render(self) -> str:
-        nrows = len(self.rows)
-        longest = max(len(row.label) for row in self.rows if row.estimate)
-
-        def paint(figure: Figure) -> None:
-            axes = place_axes(figure, left=20 + min(5.8 * longest, 150), right=138, top=44, bottom=38)
-            head(axes, self.title, self.subtitle)
-            axes.set_xlim(*self.limits)
-            axes.set_ylim(nrows - 0.3, -0.7)
-            self.decorate(axes)
-            for index, row in enumerate(self.rows):
-                _draw_row(axes, index, row, self.form)
-            axes.yaxis.set_major_locator(NullLocator())
-            axes.spines["left"].set_visible(False)
-            axes.set_xlabel(self.axis_label)
-
-        return draw(44 + 38 + 19 * nrows, self.alt, paint)
-
-
-def _draw_row(axes: Axes, index: int, row: _Row, form: Callable[[float], str]) -> None:
-    beside = axes.get_yaxis_transform()
-    start = (EDGE / WIDTH - axes.get_position().x0) / axes.get_position().width
-    if row.estimate is None:
-        axes.text(
-            start, index + 0.1, readable(row.label, 64), transform=beside, va="center", size=SMALL + 0.5, weight="bold"
-        )
-        return
-    axes.text(start + 0.02, index, readable(row.label, 28), transform=beside, va="center", size=SMALL, color=INK)
-    low, high = row.estimate.ci_low, row.estimate.ci_high
-    if low is not None and high is not None:
-        axes.plot([low, high], [index, index], color=row.colour, linewidth=2.0, solid_capstyle="butt")
-    fill = row.colour if row.is_final else "white"
-    axes.plot(row.estimate.value, index, row.marker, color=row.colour, markerfacecolor=fill, markersize=5.5)
-    text = _estimate_text(row.estimate, form) + ("" if row.is_final else " *")
-    axes.text(1.03, index, text, transform=beside, va="center", size=SMALL, color=INK)
-
-
-def _estimate_text(estimate: Estimate, form: Callable[[float], str]) -> str:
-    if estimate.ci_low is None or estimate.ci_high is None:
-        return f"{form(estimate.value)} (no interval)"
-    low, high = (form(bound).removesuffix("%") for bound in (estimate.ci_low, estimate.ci_high))
-    return f"{form(estimate.value)} [{low}, {high}]"
-
-
-def _limits(estimates: Iterable[Estimate], least: float) -> tuple[float, float]:
-    """Return an axis that holds 0 and all values, and their intervals unless those are wild."""
-    known = list(estimates)
-    reach = 2.5 * max([least, *(abs(estimate.value) for estimate in known)])
-    lows = [max(-reach, estimate.value if estimate.ci_low is None else estimate.ci_low) for estimate in known]
-    highs = [min(reach, estimate.value if estimate.ci_high is None else estimate.ci_high) for estimate in known]
-    low, high = min([-least, *lows]), max([least, *highs])
-    return low - 0.04 * (high - low), high + 0.04 * (high - low)
-
-
-def _percent_axis(axes: Axes) -> None:
-    axes.xaxis.set_major_locator(MaxNLocator(5))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.3g}%".replace("-", "−")))
-
-
 def largest_cases(points: Iterable[SpanCurvePoint]) -> tuple[SpanCurvePoint, ...]:
     """Return the points that hold a loss at the largest size at which their collective, span and order have one."""
 
@@ -299,7 +211,7 @@ def largest_cases(points: Iterable[SpanCurvePoint]) -> tuple[SpanCurvePoint, ...
 def loss_panels(points: Sequence[SpanCurvePoint]) -> tuple[str, ...]:
     """Return a panel for each concurrency: what each collective loses against span 1 at its largest size."""
     cases = sorted(largest_cases(points), key=lambda point: (point.concurrency != "alone", point.concurrency))
-    limits = _limits((point.loss.estimate for point in cases if point.loss), least=2 * SMALLEST_EFFECT)
+    limits = limits_of((point.loss.estimate for point in cases if point.loss), least=2 * SMALLEST_EFFECT)
     return tuple(
         _loss_panel(concurrency, list(group), (max(limits[0], -1.05), limits[1]))
         for concurrency, group in groupby(cases, key=lambda point: point.concurrency)
@@ -310,9 +222,9 @@ def _loss_panel(concurrency: str, cases: list[SpanCurvePoint], limits: tuple[flo
     def decorate(axes: Axes) -> None:
         axes.axvspan(-SMALLEST_EFFECT, SMALLEST_EFFECT, color=SHADE, linewidth=0)
         axes.axvline(0, color=MUTED, linewidth=1)
-        _percent_axis(axes)
+        percent_axis(axes)
 
-    return _Forest(
+    return Forest(
         title=f"Loss against one minipod, {at_once(concurrency)}",
         subtitle=f"busbw lost at the largest size; shaded: under {SMALLEST_EFFECT:.0%}",
         axis_label="loss of busbw",
@@ -324,16 +236,16 @@ def _loss_panel(concurrency: str, cases: list[SpanCurvePoint], limits: tuple[flo
     ).render()
 
 
-def _loss_rows(cases: list[SpanCurvePoint]) -> Iterator[_Row]:
+def _loss_rows(cases: list[SpanCurvePoint]) -> Iterator[Row]:
     shapes = {shape(point) for point in cases}
     for key, group in groupby(cases, key=shape):
         own = list(group)
         namesakes = [other for other in shapes if other.operation == key.operation]
-        detail = f", {key.dtype}, {key.nranks} ranks on {key.nnodes} nodes" if len(namesakes) > 1 else ""
-        yield _Row(label=f"{key.operation}, {units.format_size(own[-1].size_bytes)}{detail}")
+        detail = f", {key.dtype}, {key.where}" if len(namesakes) > 1 else ""
+        yield Row(label=f"{key.operation}, {units.format_size(own[-1].size_bytes)}{detail}")
         for point in own:
             if point.loss:
-                yield _Row(
+                yield Row(
                     label=f"{spanned(point.span)}, {readable(point.rank_order, 12)}",
                     estimate=point.loss.estimate,
                     colour=span_colour(point.span),
@@ -357,16 +269,16 @@ def gain_panel(job: JobGains, misaligned: Sequence[float]) -> str:
             axes.axvspan(min(misaligned), max(misaligned), color=SHADE, linewidth=0)
             axes.plot(misaligned, [-0.5] * len(misaligned), "|", color=MUTED, markersize=6, clip_on=False)
         axes.axvline(0, color=MUTED, linewidth=1)
-        _percent_axis(axes)
+        percent_axis(axes)
 
-    low, high = _limits((gain.gain for gain in job.gains), least=0.02)
+    low, high = limits_of((gain.gain for gain in job.gains), least=0.02)
     margin = 0.04 * (high - low)
-    return _Forest(
+    return Forest(
         title=f"{readable(job.job, 40)}: gain of each placement",
         subtitle=f"over the median of {len(job.base_arms)} misaligned ones (shaded: their range)",
         axis_label="gain in throughput",
         rows=[
-            _Row(label=readable(gain.arm, 16), estimate=gain.gain, is_final=not gain.is_provisional)
+            Row(label=readable(gain.arm, 16), estimate=gain.gain, is_final=not gain.is_provisional)
             for gain in job.gains
         ],
         limits=(min([low, *(value - margin for value in misaligned)]), max([high, *(v + margin for v in misaligned)])),
@@ -383,12 +295,12 @@ def weights_figure(entries: Sequence[WeightEntry]) -> str:
         axes.axvline(0.5, color=MUTED, linewidth=1, dashes=(4, 3))
         axes.set_xticks([0, 0.5, 1], ["0: only PP", "0.5", "1: only DP"])
 
-    return _Forest(
+    return Forest(
         title="Affinity weight alpha of each job",
         subtitle="worth of a DP crossing; a PP crossing has beta = 1 − alpha",
         axis_label="alpha",
         rows=[
-            _Row(
+            Row(
                 label=f"{readable(entry.job, 14)} {entry.dp} × {entry.pp}",
                 estimate=entry.alpha,
                 is_final=not entry.is_provisional,

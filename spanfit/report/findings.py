@@ -6,6 +6,7 @@ from enum import StrEnum
 from itertools import groupby
 
 from spanfit import units
+from spanfit.bench.case import on_rail
 from spanfit.placer.model import Placement, PlacementStatus
 from spanfit.profiler import statistics
 from spanfit.profiler.curves import SMALLEST_EFFECT, SpanCurvePoint
@@ -59,7 +60,8 @@ def _collective(cases: list[SpanCurvePoint]) -> tuple[float, Finding]:
         clauses.append(f"its smallest sure loss is {_loss_text(slower[0])}, {_where(slower[0])}")
     clauses += [_clause(by_verdict[key]) for key in (Verdict.NO_SLOWER, Verdict.CANNOT_TELL) if by_verdict[key]]
     tone = Tone.LOSS if slower else Tone.NO_LOSS if by_verdict[Verdict.NO_SLOWER] else Tone.CANNOT_TELL
-    subject = f"{cases[0].operation}, {units.format_size(max(point.size_bytes for point in cases))},"
+    size = units.format_size(max(point.size_bytes for point in cases))
+    subject = f"{cases[0].operation}, {size}{on_rail(cases[0].rail)},"
     finding = Finding(tone=tone, subject=subject, text="; ".join(clauses) + "." + _caveat(cases))
     return (_loss_value(slower[-1]) if slower else -1.0), finding
 

@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 import spanfit
 from spanfit import files, units
+from spanfit.bench.case import COMMUNICATION
 from spanfit.errors import FitError
 from spanfit.placer.model import Placement
 from spanfit.profiler import statistics
@@ -175,7 +176,7 @@ def _what(frame: pd.DataFrame) -> str:
             f"over {_listed(collectives['span'])} minipods, with ranks in {_listed(collectives['rank_order'])} order, "
             f"{_joined([figures.at_once(name) for name in groups])}."
         )
-    steps = frame[frame["kind"] == "step"]
+    steps = frame[(frame["kind"] == "step") & ~frame["operation"].str.endswith(COMMUNICATION)]
     if len(steps):
         parts.append(f"Training steps of {_listed(steps['operation'])} in {steps['arm'].nunique()} placements.")
     return " ".join(parts)

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from spanfit import units
+from spanfit.bench.case import on_rail
 from spanfit.profiler.pair_scan import LinkRate, PairScan
 from spanfit.report.drawing import INK, LINE, SMALL, WIDTH, draw, head, readable
 from spanfit.report.tables import Table, marked
@@ -32,7 +33,7 @@ def pair_panels(scans: Iterable[PairScan], minipods: Sequence[str]) -> tuple[str
 def _panel(scan: PairScan, minipods: Sequence[str]) -> str:
     rates = scan.matrix()
     n = len(scan.node_names)
-    title = f"{scan.operation}, {units.format_size(scan.size_bytes)}, between pairs"
+    title = f"{scan.operation}, {units.format_size(scan.size_bytes)}{on_rail(scan.rail)}, between pairs"
     concurrency = {pair.concurrency for pair in scan.pairs}
     load = "each pair alone" if "alone" in concurrency else "all pairs of a round at once"
 
@@ -82,8 +83,8 @@ def pair_tables(scans: Iterable[PairScan]) -> tuple[Table, ...]:
     """Return a table of the links of each scan, slow ones first."""
     return tuple(
         Table(
-            title=f"{scan.operation} ({scan.dtype}) of {units.format_size(scan.size_bytes)}",
-            columns=("link", "class", "carries in one direction", "verdict", ">launches"),
+            title=f"{scan.operation} ({scan.dtype}) of {units.format_size(scan.size_bytes)}{on_rail(scan.rail)}",
+            columns=("link", "carries in one direction", "verdict", ">launches"),
             rows=tuple(
                 (*_link_row(link), marked(scan.nunits, is_provisional=scan.is_provisional)) for link in scan.links
             ),
@@ -96,4 +97,4 @@ def _link_row(link: LinkRate) -> tuple[str, ...]:
     rate = link.rate_bytes_per_s
     plain = units.format_bandwidth(rate.value)
     text = plain if rate.ci_low is None and link.is_bound else format_estimate(rate, units.format_bandwidth)
-    return link.name, link.link_class, f"at least {text}" if link.is_bound else text, link.sentence
+    return link.place, f"at least {text}" if link.is_bound else text, link.sentence

@@ -9,6 +9,7 @@ from itertools import groupby
 import pandas as pd
 
 from spanfit import units
+from spanfit.bench.case import on_rail
 from spanfit.collectives import Collective
 from spanfit.placer.model import Placement
 from spanfit.profiler.curves import SpanCurvePoint
@@ -43,7 +44,7 @@ def curve_tables(points: Sequence[SpanCurvePoint]) -> tuple[Table, ...]:
 
 
 def _curve_title(key: Shape) -> str:
-    return f"{key.operation} ({key.dtype}), {key.nranks} ranks on {key.nnodes} nodes, {at_once(key.concurrency)}"
+    return f"{key.operation} ({key.dtype}), {key.where}, {at_once(key.concurrency)}"
 
 
 def _curve_row(point: SpanCurvePoint) -> tuple[str, ...]:
@@ -75,7 +76,7 @@ def fit_tables(curves: Iterable[Curve]) -> tuple[Table, ...]:
 def _fit_row(curve: Curve, fit: LatencyFit) -> tuple[str, ...]:
     rate = fit.busbw_bytes_per_s
     return (
-        f"{curve.operation} ({curve.dtype}), {curve.nranks} ranks",
+        f"{curve.operation} ({curve.dtype}), {curve.nranks} ranks{on_rail(curve.rail)}",
         at_once(curve.concurrency),
         f"{curve.span} {curve.tier}",
         curve.rank_order,
@@ -218,8 +219,11 @@ def case_of(point: SpanCurvePoint) -> tuple[object, ...]:
 
 def groups_at_once(frame: pd.DataFrame) -> dict[tuple[object, ...], int]:
     """Return the groups that ran at once in each collective case, by :func:`case_of`."""
-    columns = ["operation", "dtype", "redop", "nranks", "nnodes", "concurrency", "size_bytes", "span", "rank_order"]
-    counted = frame[frame["kind"] == "collective"].groupby(columns)["group"].nunique()
+    columns = [*Shape._fields, "size_bytes", "span", "rank_order"]
+    rows = frame[frame["kind"] == "collective"]
+    # Groups of other rails that run at once count too: they share the uplinks.
+    counts = rows.assign(ngroups=rows.groupby("case_id")["group"].transform("nunique"))
+    counted = counts.groupby(columns)["ngroups"].max()
     return {tuple(key): int(count) for key, count in zip(counted.index.tolist(), counted.tolist(), strict=True)}
 
 
@@ -231,7 +235,7 @@ def _truth_rows(
         allowed = ring_limit(info, point, ngroups.get(case_of(point), 0))
         if allowed and point.busbw_bytes_per_s and point.size_bytes == largest[shape(point)[:-1]]:
             yield (
-                point.operation,
+                point.operation + on_rail(point.rail),
                 units.format_size(point.size_bytes),
                 str(point.span),
                 point.rank_order,
@@ -270,11 +274,11 @@ def failure_table(frame: pd.DataFrame) -> Table | None:
     failed = frame[frame["status"] != Status.OK.value]
     if failed.empty:
         return None
-    keys = ["operation", "arm", "size_bytes", "span", "rank_order", "concurrency", "status", "reason"]
+    keys = ["operation", "arm", "rail", "size_bytes", "span", "rank_order", "concurrency", "status", "reason"]
     counted = failed.groupby(keys)["launch"].agg(["size", "nunique"])
     rows = tuple(
         (
-            f"{operation} {arm}".strip(),
+            f"{operation} {arm}".strip() + on_rail(rail),
             units.format_size(int(size_bytes)),
             str(span),
             order,
@@ -284,7 +288,7 @@ def failure_table(frame: pd.DataFrame) -> Table | None:
             str(int(count[0])),
             str(int(count[1])),
         )
-        for (operation, arm, size_bytes, span, order, concurrency, status, reason), count in zip(
+        for (operation, arm, rail, size_bytes, span, order, concurrency, status, reason), count in zip(
             counted.index.tolist(), counted.to_numpy().tolist(), strict=True
         )
     )

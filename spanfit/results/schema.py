@@ -32,7 +32,8 @@ class Measurement:
     kind : str
         ``collective``, ``pairs``, ``startup``, ``overlap`` or ``step``.
     operation : str
-        The collective, or the name of the job whose step was run, or the part of a start-up (``process_group``,
+        The collective, or the name of the job whose step was run (``JOB/communication``: the seconds in which a rank
+        waited for bytes), or the part of a start-up (``process_group``,
         ``communicator``, ``first_all_reduce``, ``second_all_reduce``) or of an overlap (``matmul_alone``,
         ``all_reduce_alone``, ``matmul_beside_all_reduce`` [all the products], ``all_reduce_beside_matmul``).
     size_bytes : int

@@ -10,6 +10,9 @@ from typing import Any
 from spanfit.errors import StoreError
 from spanfit.results.schema import Measurement, Status
 
+_ALL_GPUS = -1
+"""The rail of what every GPU of a node takes part in; any other group has one local rank of each node."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shard:
@@ -85,9 +88,10 @@ def measurements(
             for group, ranks in enumerate(line["ranks"]):
                 nodes = tuple(dict.fromkeys(rank // ngpus_per_node for rank in ranks))
                 span = len({switches[line["case"]["tier"]][node] for node in nodes})
+                rail = _ALL_GPUS if line["case"]["rail"] == _ALL_GPUS else ranks[0] % ngpus_per_node
                 for operation, by_group in _parts(line).items():
                     times_s = by_group[group] if line["status"] == Status.OK else []
-                    yield from _rows(run_id, line, operation, group, ranks, nodes, span, times_s)
+                    yield from _rows(run_id, line, operation, group, ranks, nodes, span, times_s, rail)
 
 
 def _process_group(
@@ -107,7 +111,6 @@ def _process_group(
         "concurrency": "alone",
         "draw": 0,
         "arm": "",
-        "rail": -1,
         "step": None,
     }
     line = {
@@ -121,7 +124,8 @@ def _process_group(
     }
     span = len({switches["minipod"][node] for node in nodes})
     by_rank = [[seconds] for seconds in init_s]
-    (row,) = _rows(run_id, line, "process_group", 0, list(range(len(init_s))), nodes, span, by_rank)
+    ranks = list(range(len(init_s)))
+    (row,) = _rows(run_id, line, "process_group", 0, ranks, nodes, span, by_rank, _ALL_GPUS)
     return row
 
 
@@ -141,12 +145,15 @@ def _rows(
     nodes: tuple[int, ...],
     span: int,
     times_s: list[list[float]],
+    rail: int,
 ) -> Iterator[Measurement]:
     case = line["case"]
     repetitions: list[list[float]] = [list(row) for row in zip(*times_s, strict=True)] or [[]]
     for repetition, by_rank in enumerate(repetitions):
-        slowest = max(range(len(by_rank)), key=by_rank.__getitem__, default=None)
-        fastest = min(range(len(by_rank)), key=by_rank.__getitem__, default=None)
+        # A program prints the time of the slowest rank of a group alone, and not which rank that is.
+        is_each = len(by_rank) == len(ranks) and not line.get("resolution_s")
+        time_s = max(by_rank, default=math.nan)
+        time_min_s = min(by_rank) if is_each else math.nan
         yield Measurement(
             run_id=run_id,
             launch=line["launch"],
@@ -168,15 +175,15 @@ def _rows(
             draw=case["draw"],
             arm=case["arm"],
             compute=case["step"]["compute"] if case["step"] else "",
-            rail=case["rail"],
+            rail=rail,
             group=group,
             nodes=",".join(map(str, nodes)),
             repetition=repetition,
-            time_s=math.nan if slowest is None else by_rank[slowest],
-            time_min_s=math.nan if fastest is None else by_rank[fastest],
-            time_resolution_s=0.0,
-            slowest_rank=-1 if slowest is None else ranks[slowest],
-            fastest_rank=-1 if fastest is None else ranks[fastest],
+            time_s=time_s,
+            time_min_s=time_min_s,
+            time_resolution_s=line.get("resolution_s", 0.0),
+            slowest_rank=ranks[by_rank.index(time_s)] if is_each else -1,
+            fastest_rank=ranks[by_rank.index(time_min_s)] if is_each else -1,
             status=Status(line["status"]),
             reason=line["reason"],
         )

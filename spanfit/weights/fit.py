@@ -5,7 +5,7 @@ placement over the misaligned base, minus 1.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,8 @@ from spanfit.profiler import statistics
 from spanfit.profiler.gains import JobGains, fit_gains
 from spanfit.results.schema import Estimate, RunInfo
 from spanfit.weights.model import SCHEMA_VERSION, WeightEntry, WeightSet
-from spanfit.workload.step import StepJob
+from spanfit.workload.job import Job, StepJob, TrainingJob, node_grid
+from spanfit.workload.traffic import boundary_bytes, gradient_bytes
 
 _ROUNDING = 1e-6
 """A double root comes out of floating point as a pair this close, and one at a border as just beyond it."""
@@ -128,13 +129,13 @@ def fit_weights(info: RunInfo, frame: pd.DataFrame, *, created_at: str) -> Weigh
     FitError
         If the run holds no training steps, or a job lacks an arm or its description; all jobs at once.
     """
-    gains = fit_gains(frame)
+    jobs = _jobs(info)
+    gains = [job for job in fit_gains(frame) if not _is_of_one_kind(jobs.get((job.job, job.compute)))]
     if not gains:
         raise FitError(
-            f"run {info.run_id}: found no training steps, expected steps of at least one job; "
+            f"run {info.run_id}: found no training steps of a job with both DP and PP groups, expected at least one; "
             "add jobs to the campaign and run it again"
         )
-    jobs = _jobs(info)
     if faults := [fault for job in gains for fault in _faults(info, job, jobs.get((job.job, job.compute)))]:
         raise FitError("\n".join(faults))
     return WeightSet(
@@ -148,20 +149,27 @@ def fit_weights(info: RunInfo, frame: pd.DataFrame, *, created_at: str) -> Weigh
     )
 
 
-def _jobs(info: RunInfo) -> dict[tuple[str, str], StepJob]:
+def _jobs(info: RunInfo) -> dict[tuple[str, str], Job]:
     entries = info.spec.get("jobs", ())
     assert isinstance(entries, list | tuple)
-    jobs = [
-        files.parse(StepJob, entry, f"run {info.run_id}: spec.jobs[{index}]") for index, entry in enumerate(entries)
-    ]
+    jobs = [_job(entry, f"run {info.run_id}: spec.jobs[{index}]") for index, entry in enumerate(entries)]
     return {(job.name, job.compute.value): job for job in jobs}
 
 
-def _faults(info: RunInfo, gains: JobGains, job: StepJob | None) -> Iterator[str]:
+def _job(entry: Mapping[str, object], origin: str) -> Job:
+    return files.parse(TrainingJob, entry, origin) if "model" in entry else files.parse(StepJob, entry, origin)
+
+
+def _is_of_one_kind(job: Job | None) -> bool:
+    """Return whether a job has groups of one kind only, between which there is nothing to weigh."""
+    return job is not None and 1 in (job.layout.dp, job.layout.pp)
+
+
+def _faults(info: RunInfo, gains: JobGains, job: Job | None) -> Iterator[str]:
     origin = f"run {info.run_id}: job {gains.job}"
     if job is None:
         yield f"{origin}: steps with compute {gains.compute!r} were measured, but spec.jobs does not describe them"
-    elif not (job.nmicrobatches and job.activation_bytes):
+    elif not boundary_bytes(job):
         yield f"{origin}: sends no activations, so a ratio of DP to PP volume does not exist; leave it out"
     if not gains.log_gain_pairs:
         arms = ", ".join(gain.arm for gain in gains.gains) or "none"
@@ -171,15 +179,16 @@ def _faults(info: RunInfo, gains: JobGains, job: StepJob | None) -> Iterator[str
         )
 
 
-def _entry(info: RunInfo, job: StepJob, gains: JobGains) -> WeightEntry:
+def _entry(info: RunInfo, job: Job, gains: JobGains) -> WeightEntry:
     fit = fit_alpha(gains.log_gain_pairs)
     by_arm = {gain.arm: gain.gain for gain in gains.gains}
     launches = len(gains.log_gain_pairs)
+    nrows, ncolumns = node_grid(job, info.ngpus_per_node)
     return WeightEntry(
         job=job.name,
         gpu_model=info.gpu_model,
-        dp=job.dp,
-        pp=job.pp,
+        dp=nrows,
+        pp=ncolumns,
         alpha=fit.alpha,
         beta=statistics.mapped(fit.alpha, lambda alpha: 1 - alpha),
         gain_dp=by_arm[DP_ALIGNED],
@@ -189,5 +198,5 @@ def _entry(info: RunInfo, job: StepJob, gains: JobGains) -> WeightEntry:
         base_arms=gains.base_arms,
         compute=job.compute.value,
         launches=launches,
-        dp_to_pp_volume=job.gradient_bytes / (2 * job.nmicrobatches * job.activation_bytes),
+        dp_to_pp_volume=gradient_bytes(job) / boundary_bytes(job),
     )

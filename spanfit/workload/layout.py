@@ -52,16 +52,54 @@ class ParallelLayout:
                 stride *= getattr(self, axis)
         return rank
 
+    def coordinate(self, rank: int) -> dict[str, int]:
+        """Return the index of a global rank along ``dp``, ``pp``, ``tp`` and ``cp``."""
+        found = {}
+        for axis in self.order.split("-"):
+            if axis != "ep":
+                rank, found[axis] = divmod(rank, getattr(self, axis))
+        return found
+
+    def group_of(self, kind: str, rank: int) -> tuple[int, ...]:
+        """Return the group of a kind that a rank belongs to; ``groups`` names the kinds."""
+        return self._group(kind, self.coordinate(rank))
+
     def groups(self, kind: str) -> tuple[tuple[int, ...], ...]:
-        """Return the groups of ranks of a kind (``dp``, ``pp``, ``tp`` or ``cp``), each in the order of its axis."""
-        others = [axis for axis in ("pp", "dp", "cp", "tp") if axis != kind]
-        return tuple(
-            tuple(
-                self.rank(**{kind: index}, **dict(zip(others, fixed, strict=True)))
-                for index in range(getattr(self, kind))
-            )
-            for fixed in product(*(range(getattr(self, axis)) for axis in others))
+        """Return the groups of ranks of a kind, each in the order of its axis.
+
+        Parameters
+        ----------
+        kind : str
+            ``dp``, ``pp``, ``tp`` or ``cp``; ``ep``, neighbours along dp that share the experts out; ``dp-cp``, the
+            ranks that hold the same weights; ``edp``, those that hold the same experts.
+        """
+        starts = (
+            dict(zip(("pp", "dp", "cp", "tp"), indices, strict=True))
+            for indices in product(range(self.pp), range(self.dp), range(self.cp), range(self.tp))
         )
+        return tuple(
+            self._group(kind, start)
+            for start in starts
+            if all(start[axis] == members[0] for axis, members in self._members(kind, start).items())
+        )
+
+    def _group(self, kind: str, coordinate: dict[str, int]) -> tuple[int, ...]:
+        members = self._members(kind, coordinate)
+        return tuple(
+            sorted(
+                self.rank(**coordinate | dict(zip(members, indices, strict=True)))
+                for indices in product(*members.values())
+            )
+        )
+
+    def _members(self, kind: str, coordinate: dict[str, int]) -> dict[str, range]:
+        """Return the indices that a group takes along each axis in which its ranks differ."""
+        if kind == "ep":
+            first = coordinate["dp"] // self.ep * self.ep
+            return {"dp": range(first, first + self.ep)}
+        if kind == "edp":
+            return {"dp": range(coordinate["dp"] % self.ep, self.dp, self.ep), "cp": range(self.cp)}
+        return {axis: range(getattr(self, axis)) for axis in kind.split("-")}
 
     def grid(self, ngpus_per_node: int) -> tuple[int, int]:
         """Return the rows (PP groups) and columns (DP groups) of nodes of the communication matrix.

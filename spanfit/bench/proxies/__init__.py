@@ -1,1 +1,1 @@
-"""Training steps that move a job's bytes in a job's order, without its model."""
+"""Training steps without their model: the bytes, the order, the waiting and the compute of the real ones."""

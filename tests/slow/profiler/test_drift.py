@@ -53,6 +53,15 @@ def test_a_drift_of_one_case_names_it() -> None:
     assert drift.sentence.startswith("all_reduce 1 MiB over 1 minipod: times fell by −")
 
 
+def test_a_rail_that_drifts_is_told_though_its_case_runs_another_beside_it() -> None:
+    steady = campaign(9).assign(rail=0)
+    grown = campaign(9, lambda launch, place, case: 0.05 * launch * (case == 4)).assign(rail=1, group=1)
+    (drift,) = told(pd.concat([steady, grown], ignore_index=True))
+    assert (drift.case_id, drift.rail) == ("case4", 1)
+    assert drift.change.value == pytest.approx(np.expm1(0.35), abs=0.06)
+    assert drift.sentence.startswith("all_reduce 1 MiB over 1 minipod, rail 1: times grew by ")
+
+
 def test_hosts_that_heat_up_within_each_launch_are_told_by_place_not_by_launch() -> None:
     (drift,) = told(campaign(3, lambda launch, place, case: 0.1 * place / (CASES - 1), launch_sd=0.1))
     assert (drift.along, drift.nlaunches) == (Along.LAUNCH, LAUNCHES)

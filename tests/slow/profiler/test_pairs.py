@@ -154,6 +154,19 @@ def test_tiers_have_a_mean_a_spread_and_the_error_of_a_sample() -> None:
     assert tiers["core"].standard_error == pytest.approx(tiers["core"].spread / 8**0.5)
 
 
+def test_each_rail_is_a_scan_in_which_a_host_has_a_link_of_its_own() -> None:
+    slow = {("host", "m0l0h1"): 0.5}
+    rows = [replace(row, rail=0) for row in scanned({}, launches=3)]
+    rows += [replace(row, rail=1, case_id=f"{row.case_id}r") for row in scanned(slow, launches=3)]
+    healthy, sick = fit_pairs(framed(rows), INFO)
+    assert (healthy.rail, sick.rail) == (0, 1)
+    assert not any(link.verdict is Verdict.SLOWER for link in healthy.links)
+    assert [link.place for link in sick.links if link.verdict is Verdict.SLOWER] == ["rail 1 of host m0l0h1"]
+    assert {link.place for link in sick.links if link.link_class == "leaf"} == {
+        f"leaf {name}" for name in {host[:4] for host in NAMES}
+    }
+
+
 def test_a_repetition_in_which_a_flow_failed_is_left_out_whole() -> None:
     rows = scanned(SLOW, launches=2)
     broken = [failed(row) if (row.draw, row.group, row.repetition) == (0, 0, 0) else row for row in rows]

@@ -228,6 +228,19 @@ def test_links_of_mixed_rates_and_other_algorithms_allow_no_claim() -> None:
     assert ring_limit(plain, replace(point, rank_order="job"), 2) is None
 
 
+def test_groups_of_other_rails_that_run_at_once_share_the_uplinks() -> None:
+    info = replace(RUN, truth={"host/a": 4e8, "host/a.r1": 4e8, "minipod/m0": 4e8})
+    (case,) = span_cases({2: 0.02})
+    twins = [(replace(case[0], rail=rail, group=rail), case[1]) for rail in (0, 1)]
+    rows_of_both = [replace(row, case_id="one") for row in measured(np.random.default_rng(4), twins, noise=QUIET)]
+    table = framed(rows_of_both)
+    _, checks = truth_tables(info, fit_curves(table), groups_at_once(table))
+    assert [(row[0], row[5]) for row in checks.rows] == [
+        ("all_reduce, rail 0", "25 MB/s"),
+        ("all_reduce, rail 1", "25 MB/s"),
+    ]
+
+
 def test_truth_stands_beside_what_was_measured() -> None:
     info = replace(RUN, truth={"host/a": 4e8, "host/b": 4e8, "minipod/m0": 4e8})
     links, checks = truth_tables(info, fit_curves(frame()), groups_at_once(frame()))

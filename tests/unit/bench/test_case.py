@@ -1,5 +1,5 @@
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import given
@@ -16,7 +16,10 @@ from spanfit.bench.case import (
     load_case,
     load_launch,
 )
-from spanfit.workload.step import ComputeMode, Schedule, StepJob
+from spanfit.workload.job import StepJob, TrainingJob
+from spanfit.workload.program import ComputeMode
+from spanfit.workload.schedules import Schedule
+from tests.unit.workload.factory import JOBS
 
 STEP = StepJob(
     name="job",
@@ -70,6 +73,7 @@ OTHER_CASE = {
     "cta": 8,
     "matrix": 1024,
     "products": 10,
+    "rail": 1,
     "step": None,
 }
 OTHER_STEP = {
@@ -144,6 +148,14 @@ def test_the_id_survives_json_for_any_time_and_groups(forward_s: float, groups: 
     )
     document = json.loads(dump_launch(plan))
     assert load_case(document["visits"][0]["case"]).case_id == case.case_id
+
+
+@given(JOBS)
+def test_a_job_with_a_model_survives_its_launch_file(job: TrainingJob) -> None:
+    case = replace(CASE, step=job)
+    loaded = load_case(json.loads(json.dumps(asdict(case))))
+    assert loaded == case
+    assert loaded.case_id == case.case_id
 
 
 def test_labels_say_what_is_measured() -> None:

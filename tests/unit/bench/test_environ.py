@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanfit.bench.environ import STARTERS, rank_environment
+from spanfit.bench.environ import STARTERS, by_local_rank, rank_environment, set_local
 
 OPEN_MPI = {
     "OMPI_COMM_WORLD_RANK": "5",
@@ -41,6 +41,31 @@ def test_torchrun_wins_and_no_starter_is_mixed_with_another(names: set[str]) -> 
     found = rank_environment(environment)
     assert list(found) == ["RANK", "WORLD_SIZE", "LOCAL_RANK"]
     assert list(found.values()) == [f"value of {name}" for name in complete[0]]
+
+
+DEVICES = ({"GLOO_SOCKET_IFNAME": "eth0"}, {"GLOO_SOCKET_IFNAME": "eth1", "NCCL_ALGO": "Ring"})
+
+
+@pytest.mark.parametrize("starter", [OPEN_MPI, SRUN, {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}])
+def test_a_rank_takes_the_variables_of_its_local_rank_over_the_launchs(starter: dict[str, str]) -> None:
+    environment = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_DEBUG": "WARN", **starter}
+    set_local(environment, DEVICES)
+    assert environment == {"GLOO_SOCKET_IFNAME": "eth1", "NCCL_ALGO": "Ring", "NCCL_DEBUG": "WARN", **starter}
+
+
+def test_without_tables_nobody_asks_which_rank_this_is() -> None:
+    environment = {"GLOO_SOCKET_IFNAME": "lo"}
+    set_local(environment, ())
+    assert environment == by_local_rank(environment, ()) == {"GLOO_SOCKET_IFNAME": "lo"}
+
+
+def test_what_differs_by_local_rank_is_told_of_all_of_them() -> None:
+    environment = {"GLOO_SOCKET_IFNAME": "eth0", "NCCL_DEBUG": "WARN"}
+    assert by_local_rank(environment, DEVICES) == {
+        "GLOO_SOCKET_IFNAME": "eth0 | eth1",
+        "NCCL_ALGO": " | Ring",
+        "NCCL_DEBUG": "WARN",
+    }
 
 
 def test_a_batch_script_alone_is_no_rank() -> None:

@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from spanfit.bench.case import LaunchPlan, Visit
-from spanfit.bench.lines import drop_torn_line, kept_environment, misplaced, render_visit, world_ranks
+from spanfit.bench.case import ALL_GPUS, EACH_RAIL, LaunchPlan, Visit
+from spanfit.bench.lines import drop_torn_line, misplaced, render_visit, world_ranks
 from tests.unit.bench.test_case import CASE, OTHER_CASE
 
-COLLECTIVE = replace(CASE, **OTHER_CASE)  # type: ignore[arg-type]
+COLLECTIVE = replace(CASE, **{**OTHER_CASE, "rail": ALL_GPUS})  # type: ignore[arg-type]
 
 
 def plan_of(ngpus_per_node: int) -> LaunchPlan:
@@ -28,6 +28,12 @@ def test_the_nodes_of_a_collective_expand_to_all_their_gpus_in_rank_order() -> N
     case = replace(COLLECTIVE, groups=((2, 0), (1, 3)))
     assert world_ranks(case, 1) == ((2, 0), (1, 3))
     assert world_ranks(case, 3) == ((6, 7, 8, 0, 1, 2), (3, 4, 5, 9, 10, 11))
+
+
+def test_one_rail_takes_a_rank_of_each_node_and_all_rails_at_once_have_groups_of_their_own() -> None:
+    case = replace(COLLECTIVE, groups=((2, 0), (1, 3)))
+    assert world_ranks(replace(case, rail=1), 2) == ((5, 1), (3, 7))
+    assert world_ranks(replace(case, rail=EACH_RAIL), 2) == ((4, 0), (2, 6), (5, 1), (3, 7))
 
 
 def test_the_gpus_of_a_step_form_a_lane_for_each_local_rank() -> None:
@@ -56,38 +62,6 @@ def test_the_hosts_of_several_ranks_a_node_follow_each_other() -> None:
     hosts = ("n0", "n0", "n1", "n1", "n2", "n2", "n3", "n3")
     assert misplaced(plan_of(2), hosts) == ""
     assert misplaced(plan_of(2), ("n0", "n1", "n2", "n3") * 2).startswith("rank 1 runs on n1, expected n0")
-
-
-def test_only_what_explains_a_measurement_is_kept_and_no_secret() -> None:
-    kept = {
-        "NCCL_ALGO": "Ring",
-        "NCCL_DEBUG": "INFO",
-        "GLOO_SOCKET_IFNAME": "eth0",
-        "TORCH_NCCL_BLOCKING_WAIT": "1",
-        "UCX_TLS": "tcp",
-        "FI_PROVIDER": "efa",
-        "OMPI_MCA_pml": "ob1",
-        "MPIR_CVAR_CH4_NETMOD": "ofi",
-        "OMP_NUM_THREADS": "1",
-        "CUDA_VISIBLE_DEVICES": "0",
-        "CUDA_DEVICE_MAX_CONNECTIONS": "1",
-    }
-    dropped = {
-        "PATH": "/bin",
-        "OMPI_MCA_initial_wdir": "/home",
-        "HOME": "/home",
-        "AWS_SECRET_ACCESS_KEY": "s",
-        "CUDA_HOME": "/usr/local/cuda",
-        "MY_NCCL_ALGO": "x",
-        "TORCH_HOME": "x",
-        "NCCL_TOKEN": "s",
-        "NCCL_MY_PASSWORD": "s",
-        "UCX_SECRET": "s",
-        "FI_API_KEY": "s",
-        "NCCL_my_token": "s",
-    }
-    assert kept_environment(kept | dropped) == kept
-    assert list(kept_environment(kept | dropped)) == sorted(kept)
 
 
 def test_a_visit_is_a_line_with_the_seconds_of_each_group_rank_and_repetition() -> None:

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from spanfit import files
 from spanfit.bench.campaign_file import CampaignFile
-from spanfit.bench.case import BenchCase, CaseKind, Concurrency, RankOrder
+from spanfit.bench.case import EACH_RAIL, BenchCase, CaseKind, Concurrency, RankOrder
 from spanfit.bench.groups import NodeTree, choose_minipods, draw_groups, order_ranks
 from spanfit.bench.plan import plan_cases, plan_visits
 from spanfit.errors import ConfigError
+from spanfit.workload.job import StepJob
 
 CAMPAIGN = """
 name = "c"
@@ -157,7 +158,7 @@ def test_a_job_gives_a_case_for_each_arm() -> None:
         f"misaligned-{index:02d}" for index in range(7)
     ]
     assert {(case.operation, case.size_bytes, case.span) for case in steps} == {("j", 2 << 20, 2)}
-    assert all(case.step is not None and case.step.forward_s == 0.006 for case in steps)
+    assert all(isinstance(case.step, StepJob) and case.step.forward_s == 0.006 for case in steps)
 
 
 def test_sizes_that_round_to_the_same_shares_are_one_case() -> None:
@@ -199,7 +200,7 @@ def test_every_launch_and_block_has_another_order_of_the_same_cases() -> None:
 @pytest.mark.parametrize(
     ("nodes_per_group", "span", "message"),
     [
-        (1, 1, "groups of 1 nodes cannot span 1 domains; expected nodes_per_group of at least 2"),
+        (1, 2, "groups of 1 nodes cannot span 2 domains; expected nodes_per_group of at least 2"),
         (2, 3, "groups of 2 nodes cannot span 3 domains; expected nodes_per_group of at least 3"),
         (5, 1, "no group of 5 nodes over 1 domains fits domains of 4, 4 nodes; lower nodes_per_group or spans"),
         (4, 3, "no group of 4 nodes over 3 domains fits domains of 4, 4 nodes"),
@@ -301,6 +302,41 @@ def test_dtypes_and_redops_are_combined_where_they_mean_something() -> None:
     reduced = {("all_reduce", dtype, redop, False) for dtype in ("float32", "int8") for redop in ("sum", "max")}
     gathered = {("all_gather", dtype, "none", place) for dtype in ("float32", "int8") for place in (False, True)}
     assert found == reduced | gathered
+
+
+def two_rails(**changes: object) -> CampaignFile:
+    """Return the campaign with two ranks a node, each rail measured by itself, and changes of its sweep."""
+    campaign = campaign_of()
+    assert campaign.collectives is not None
+    table = replace(campaign.collectives, rails=True, **changes)  # type: ignore[arg-type]
+    return replace(campaign, collectives=table, launch=replace(campaign.launch, ranks_per_node=2), jobs=())
+
+
+def railed(**changes: object) -> list[BenchCase]:
+    return [case for case in plan_cases(two_rails(**changes), TREE) if case.kind is CaseKind.COLLECTIVE]
+
+
+def test_rails_are_measured_one_after_the_other_and_all_groups_at_once_are_those_of_each() -> None:
+    cases = railed()
+    plain = collectives_of()
+    for concurrency, rails in ((Concurrency.ALONE, {0, 1}), (Concurrency.ALL, {EACH_RAIL})):
+        own = [case for case in cases if case.concurrency is concurrency]
+        assert {case.rail for case in own} == rails
+        assert len(own) == len(rails) * sum(case.concurrency is concurrency for case in plain)
+    # As many ranks as nodes, so that a group of one rank a node gets the sizes of such a group.
+    assert {replace(case, rail=-1) for case in cases} == set(plain)
+
+
+def test_one_group_of_each_rail_is_more_than_one_group() -> None:
+    cases = railed(nodes_per_group=8, spans=(2,), concurrency=(Concurrency.ALL,))
+    assert {(case.rail, len(case.groups)) for case in cases} == {(EACH_RAIL, 1)}
+
+
+def test_rails_need_a_rank_for_each() -> None:
+    with pytest.raises(ConfigError, match=r"collectives.rails: found true with launch.ranks_per_node = 1"):
+        swept("rails = true")
+    with pytest.raises(ConfigError, match=r"pairs.rails: found true with launch.ranks_per_node = 1"):
+        swept('[pairs]\nsizes = ["1M"]\nrails = true')
 
 
 def test_a_barrier_is_one_case_without_a_size() -> None:

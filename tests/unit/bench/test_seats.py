@@ -36,6 +36,7 @@ WHOLE = LaunchPlan(
     visits=(Visit(position=5, block=0, case=CASE),),
 )
 WITHOUT_N2 = replace(WHOLE, node_names=("n0", "n1", "n3", "n4"), node_ranks=(0, 1, 3, 4), heartbeats="beats")
+BY_LOCAL_RANK = replace(WHOLE, local_environment=({"NCCL_IB_HCA": "mlx5_0"}, {}), stacks_after_s=54.0)
 
 
 def test_a_whole_world_has_the_campaigns_ranks() -> None:
@@ -64,6 +65,6 @@ def test_a_case_that_needs_an_absent_node_has_no_seat() -> None:
         replace(WITHOUT_N2, node_ranks=(0, 1, 2, 3)).seat(CASE)
 
 
-@pytest.mark.parametrize("plan", [WHOLE, WITHOUT_N2])
+@pytest.mark.parametrize("plan", [WHOLE, WITHOUT_N2, BY_LOCAL_RANK])
 def test_a_plan_survives_the_file(plan: LaunchPlan) -> None:
     assert load_launch(dump_launch(plan)) == plan

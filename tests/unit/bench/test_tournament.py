@@ -43,8 +43,8 @@ def campaign_of(scan: PairsFile, ranks_per_node: int = 1) -> CampaignFile:
 SCAN = PairsFile(sizes=(1 << 20,))
 
 
-def cases_of(scan: PairsFile, nnodes: int = 4) -> tuple[BenchCase, ...]:
-    return plan_cases(campaign_of(scan), tree_of(nnodes, 2, 1))
+def cases_of(scan: PairsFile, nnodes: int = 4, ranks_per_node: int = 1) -> tuple[BenchCase, ...]:
+    return plan_cases(campaign_of(scan, ranks_per_node), tree_of(nnodes, 2, 1))
 
 
 @given(st.integers(0, 65))
@@ -113,6 +113,13 @@ def test_a_round_is_one_case_and_one_way_pairs_run_both_ways_apart() -> None:
 
 def test_an_exchange_needs_one_direction_only() -> None:
     assert len(cases_of(replace(SCAN, operation=Collective.EXCHANGE))) == 3
+
+
+def test_a_scan_of_rails_is_a_whole_scan_for_each_with_a_rank_a_node() -> None:
+    cases = cases_of(replace(SCAN, rails=True), ranks_per_node=2)
+    plain = cases_of(SCAN)
+    assert [case.rail for case in cases].count(0) == [case.rail for case in cases].count(1) == len(plain)
+    assert {replace(case, rail=-1) for case in cases} == set(plain)
 
 
 def test_alone_is_a_case_for_each_pair() -> None:

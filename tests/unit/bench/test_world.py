@@ -2,8 +2,8 @@ import math
 from dataclasses import replace
 
 from spanfit.bench.case import CaseKind
+from spanfit.bench.lines import startup_parts
 from spanfit.bench.overlap import part_names as overlap_parts
-from spanfit.bench.startup import part_names as startup_parts
 from spanfit.bench.world import Place, crowded, no_part, unorderable
 from tests.unit.bench.test_case import CASE
 

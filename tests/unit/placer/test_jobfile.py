@@ -20,6 +20,13 @@ def test_a_job_file_gives_a_job(tmp_path: Path) -> None:
     assert (layout.dp, layout.pp, layout.tp, layout.cp, layout.ep, layout.order) == (16, 4, 2, 1, 8, MEGATRON)
 
 
+def test_what_a_step_does_is_no_matter_to_placing_and_is_checked_all_the_same(tmp_path: Path) -> None:
+    step = 'name = "x"\ndp = 2\npp = 2\ntp = 8\n[step]\nmodel = "tiny"\nglobal_batch = '
+    assert read_job(write(tmp_path, f"{step}8\n")) == read_job(write(tmp_path, step.partition("[step]")[0]))
+    with pytest.raises(ConfigError, match=r"job.toml: step\.global_batch: found 0"):
+        read_job(write(tmp_path, f"{step}0\n"))
+
+
 def test_all_wrong_keys_are_reported_at_once(tmp_path: Path) -> None:
     path = write(tmp_path, 'name = "x"\ndp = 0\ntp = "8"\nstages = 4\ncommand = "train.py"\n')
     with pytest.raises(ConfigError) as caught:

@@ -7,7 +7,7 @@ import pytest
 from spanfit.bench.case import CaseKind, LaunchPlan
 from spanfit.bench.lines import render_failure
 from spanfit.errors import ConfigError
-from spanfit.profiler.campaign import Campaign, switches_by_tier
+from spanfit.profiler.campaign import Campaign
 from spanfit.profiler.failures import last_error
 from spanfit.results.schema import Status
 from spanfit.results.shards import Shard, append_failure, measurements
@@ -216,6 +216,54 @@ def test_names_that_are_no_library_settings_nodes_and_spans_are_refused_together
     ]
 
 
+LOCAL = """
+[[launch.local_environment]]
+GLOO_SOCKET_IFNAME = "eth0"
+[[launch.local_environment]]
+GLOO_SOCKET_IFNAME = "eth1"
+"""
+
+
+def test_settings_by_local_rank_are_names_of_the_library_and_a_table_for_each(tmp_path: Path) -> None:
+    path = tmp_path / "campaign.toml"
+    text = CAMPAIGN.replace("ranks_per_node = 2", "ranks_per_node = 3") + LOCAL.replace("GLOO", "MY", 1)
+    assert complaint(tmp_path, text) == [
+        f"{path}: launch.local_environment[0].MY_SOCKET_IFNAME: found 'MY_SOCKET_IFNAME', "
+        "expected a setting of the communication library such as NCCL_*",
+        f"{path}: launch.local_environment: found 2 tables, expected one for each local rank: 3, "
+        "as ranks_per_node says",
+    ]
+
+
+def local_environment_in(folder: Path, text: str, rails: int) -> tuple[dict[str, str], ...]:
+    campaign_in(folder, text)
+    (folder / "testbed.toml").write_text(TESTBED.replace("minipods", f"rails = {rails}\nminipods"))
+    return Campaign(folder / "campaign.toml", folder / "store")._plan(0, 0, ()).local_environment
+
+
+def test_ranks_of_a_testbed_with_a_rail_for_each_take_their_own_device_unless_told(tmp_path: Path) -> None:
+    eth0, eth1 = ({"GLOO_SOCKET_IFNAME": device, "TP_SOCKET_IFNAME": device} for device in ("eth0", "eth1"))
+    assert local_environment_in(tmp_path, CAMPAIGN, 2) == (eth0, eth1)
+    assert local_environment_in(tmp_path, CAMPAIGN, 1) == ()
+    assert local_environment_in(tmp_path, CAMPAIGN, 3) == ()
+    told = ({"GLOO_SOCKET_IFNAME": "eth0"}, {"GLOO_SOCKET_IFNAME": "eth1"})
+    assert local_environment_in(tmp_path, CAMPAIGN + LOCAL, 2) == told
+    for_all = CAMPAIGN.replace("NCCL_ALGO", 'TP_SOCKET_IFNAME = "lo"\nNCCL_ALGO')
+    assert local_environment_in(tmp_path, for_all, 2) == told
+    over_mpi = 'backend = "mpi"\n' + CAMPAIGN.replace('launcher = "testbed"', 'launcher = "testbed-mpirun"')
+    assert local_environment_in(tmp_path, over_mpi, 2)[1] == {
+        "OMPI_MCA_btl_tcp_if_include": "eth1",
+        "FI_TCP_IFACE": "eth1",
+    }
+    on_machines = CAMPAIGN.replace('launcher = "testbed"', 'launcher = "ssh"')
+    assert local_environment_in(tmp_path, on_machines, 2) == ()
+
+
+def test_ranks_write_their_stacks_before_the_watcher_ends_them(tmp_path: Path) -> None:
+    plan = campaign_in(tmp_path, CAMPAIGN.replace("port", 'timeout = "10s"\nport'))._plan(0, 0, ())
+    assert plan.stacks_after_s == pytest.approx(9.0)
+
+
 def test_a_node_that_the_cluster_lacks_is_refused(tmp_path: Path) -> None:
     (line,) = complaint(tmp_path, 'nodes = "m0l0h[0-2]"\n' + CAMPAIGN)
     assert line == f"{tmp_path}/campaign.toml: nodes: no such node in cluster tiny: m0l0h2"
@@ -253,4 +301,4 @@ def test_minipods_that_share_a_name_are_told_apart_by_their_path() -> None:
     nodes = (node("a", "m0", "east"), node("b", "m0", "west"), node("c", "m1", "west"))
     cluster = Cluster(name="c", tiers=("minipod", "core"), nodes=nodes)
     expected = {"minipod": ("m1", "west/m0", "east/m0"), "core": ("west", "west", "east")}
-    assert switches_by_tier(cluster, ("c", "b", "a")) == expected
+    assert cluster.switch_names(("c", "b", "a")) == expected

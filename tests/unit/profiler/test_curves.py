@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from spanfit.collectives import Collective, busbw
-from spanfit.profiler.curves import SpanCurvePoint, fit_curves
+from spanfit.profiler.curves import SpanCurvePoint, fit_curves, join_curves
 from spanfit.profiler.statistics import Verdict
 from spanfit.results.schema import Estimate, Measurement
 from tests.unit.profiler.factory import MEASUREMENT, Noise, failed, framed, measured
@@ -170,7 +170,7 @@ def test_steps_are_no_collectives() -> None:
 
 def test_interference_compares_each_group_with_itself_alone() -> None:
     alone = replace(MEASUREMENT, concurrency="alone")
-    cases = [(alone, 0.02), (MEASUREMENT, 0.04), (replace(MEASUREMENT, group=1), 0.4)]
+    cases = [(alone, 0.02), (MEASUREMENT, 0.04), (replace(MEASUREMENT, group=1, nodes="4,5,6,7"), 0.4)]
     points = {p.concurrency: p for p in fit_curves(framed(measured(np.random.default_rng(13), cases)))}
     assert points["alone"].interference is None
     found = points["all"].interference
@@ -179,12 +179,28 @@ def test_interference_compares_each_group_with_itself_alone() -> None:
     assert found.verdict is Verdict.SLOWER and found.sentence.startswith("slower: loses ")
 
 
-@pytest.mark.parametrize("changes", [{"draw": 1}, {"span": 2}, {"group": 1}, {"size_bytes": 2048}])
+@pytest.mark.parametrize("changes", [{"draw": 1}, {"span": 2}, {"nodes": "4,5,6,7"}, {"rail": 0}, {"size_bytes": 2048}])
 def test_groups_that_were_not_measured_alone_have_no_interference(changes: dict[str, object]) -> None:
     other = replace(MEASUREMENT, **changes)  # type: ignore[arg-type]
     cases = [(replace(MEASUREMENT, concurrency="alone"), 0.02), (other, 0.04)]
     points = fit_curves(framed(measured(np.random.default_rng(14), cases)))
     assert [point.interference for point in points] == [None, None]
+
+
+def test_rails_are_never_pooled_and_each_is_compared_with_itself() -> None:
+    cases = [
+        (replace(MEASUREMENT, rail=rail, span=span, group=rail), 0.01 * (1 + 3 * rail) * span)
+        for rail in (0, 1)
+        for span in (1, 2)
+    ]
+    frame = framed(measured(np.random.default_rng(15), cases))
+    points = {(point.rail, point.span): point for point in fit_curves(frame)}
+    assert set(points) == {(0, 1), (0, 2), (1, 1), (1, 2)}
+    for rail in (0, 1):
+        time_s, loss = points[rail, 1].time_s, points[rail, 2].loss
+        assert time_s is not None and time_s.value == pytest.approx(0.01 * (1 + 3 * rail), rel=0.3)
+        assert loss is not None and loss.estimate.value == pytest.approx(0.5, abs=0.05)
+    assert [curve.rail for curve in join_curves(frame, fit_curves(frame))] == [0, 0, 1, 1]
 
 
 def test_pairs_are_no_collectives_and_a_barrier_has_no_busbw() -> None:

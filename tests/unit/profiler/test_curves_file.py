@@ -71,6 +71,14 @@ def test_another_version_and_wrong_keys_are_refused(tmp_path: Path) -> None:
     assert "gpu_model" in str(error.value) and "colour: unknown key" in str(error.value)
 
 
+def test_a_file_from_before_there_were_rails_holds_curves_of_every_gpu(tmp_path: Path) -> None:
+    plain = files.plain(document())
+    for curve in plain["curves"]:
+        assert curve.pop("rail") == -1
+    (tmp_path / "curves.json").write_text(json.dumps(plain))
+    assert read_curves(tmp_path / "curves.json") == document()
+
+
 def test_the_published_schema_is_current() -> None:
     current = files.render_json(files.json_schema(CurvesFile, "curves.json of spanfit"))
     assert SCHEMA.read_text(encoding="utf-8") == current, f"run the lines of this test to write {SCHEMA}"

@@ -4,11 +4,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from spanfit.bench.case import COMMUNICATION
 from spanfit.errors import FitError
-from spanfit.profiler.gains import JobGains, PlacementGain, fit_gains
+from spanfit.profiler.gains import JobGains, PlacementGain, fit_gains, seconds_per_launch
 from spanfit.profiler.statistics import Verdict
 from spanfit.results.schema import Estimate, Measurement
-from tests.unit.profiler.factory import MEASUREMENT, Noise, failed, framed, measured, step_cases
+from tests.unit.profiler.factory import MEASUREMENT, RUN, Noise, failed, framed, measured, step_cases
 
 EXACT = Noise(launch=0.5, unit=0.0, row=0.0)
 ARMS = {
@@ -68,18 +69,77 @@ def test_arms_within_one_percent_are_the_same() -> None:
     noise = Noise(unit=0.001, row=0.001)
     job = gains_of(measured(np.random.default_rng(4), step_cases(ARMS), noise=noise))
     assert by_arm(job)["packed"].verdict is Verdict.SAME
-    assert by_arm(job)["packed"].sentence.startswith("the same within 1.0%: ")
+    assert by_arm(job)["packed"].sentence.startswith("the same within 1%: ")
 
 
-def test_what_cannot_be_told_names_its_price_in_fabric_time() -> None:
+def test_what_cannot_be_told_names_its_price_in_time() -> None:
     arms = {"dp-aligned": 10.0, "misaligned-00": 10.0}
     rows = measured(np.random.default_rng(5), step_cases(arms), repetitions=6, noise=Noise(unit=0.03, row=0.0))
     sentence = by_arm(gains_of(rows))["dp-aligned"].sentence
-    assert sentence.startswith("not told apart: ") and sentence.endswith("would narrow it to ± 1.0%")
+    assert sentence.startswith("not told apart: ") and sentence.endswith(" would tell 1%")
     launch_s = sum(row.time_s for row in rows) / 6
-    assert launch_s == pytest.approx(120, rel=0.2)
     more = int(sentence.split("(")[1].split(" launches")[0])
-    assert f"about {more * launch_s // 3600:.0f} h" in sentence or f"about {more * launch_s // 60:.0f} min" in sentence
+    assert f"about {more * launch_s / 3600:.0f} more hours" in sentence
+    (priced,) = fit_gains(framed(rows), 30.0)
+    assert f"about {more * 30 / 60:.0f} more minutes ({more} launches)" in priced.gains[0].sentence
+
+
+def test_a_launch_takes_its_share_of_the_run() -> None:
+    assert seconds_per_launch(RUN) == 100.0
+    assert seconds_per_launch(replace(RUN, launches=0)) is None
+    assert seconds_per_launch(replace(RUN, ended_at=RUN.started_at)) is None
+
+
+def placed(arms: dict[str, tuple[float, str]]) -> list[tuple[Measurement, float]]:
+    """Return the step cases of arms with their times and nodes."""
+    cases = step_cases({arm: time_s for arm, (time_s, _) in arms.items()})
+    return [(replace(case, nodes=arms[case.arm][1]), time_s) for case, time_s in cases]
+
+
+MOVED = {
+    "dp-aligned": (0.5, "0,1,2,3"),
+    "dp-aligned-moved-00": (0.51, "1,0,2,3"),
+    "misaligned-00": (0.8, "0,2,1,3"),
+    "mine": (0.5, "0,1,2,3"),
+    "pp-aligned": (0.4, "0,2,3,1"),
+}
+
+
+def test_equal_arms_and_moved_ones_are_compared_with_each_other() -> None:
+    rows = measured(np.random.default_rng(14), placed(MOVED), noise=EXACT)
+    job = gains_of(rows)
+    assert {gain.arm for gain in job.gains} == {"dp-aligned", "dp-aligned-moved-00", "mine", "pp-aligned"}
+    moved, same = job.pairs
+    assert (moved.arm, moved.other, moved.is_same) == ("dp-aligned-moved-00", "dp-aligned", False)
+    assert moved.gain.value == pytest.approx(0.5 / 0.51 - 1) and moved.verdict is Verdict.SLOWER
+    assert (same.arm, same.other, same.is_same) == ("mine", "dp-aligned", True)
+    assert same.gain.value == pytest.approx(0.0, abs=1e-12) and same.verdict is Verdict.SAME
+    assert same.sentence.startswith("the same within 1%: ")
+
+
+def test_an_arm_is_moved_only_where_what_was_moved_is_there() -> None:
+    arms = {arm: how for arm, how in MOVED.items() if arm not in ("dp-aligned", "mine")}
+    assert gains_of(measured(np.random.default_rng(15), placed(arms), noise=EXACT)).pairs == ()
+
+
+def test_communication_is_a_share_of_the_step() -> None:
+    rows = measured(np.random.default_rng(16), step_cases(ARMS), noise=EXACT)
+    waits = [
+        replace(row, operation=row.operation + COMMUNICATION, time_s=row.time_s * (0.2 + 0.1 * (row.arm == "packed")))
+        for row in rows
+        if row.arm != "pp-aligned"
+    ]
+    gains = by_arm(job := gains_of(rows + waits))
+    assert job.base_communication is not None and job.base_communication.value == pytest.approx(0.2)
+    assert [gains[arm].communication is None for arm in ("dp-aligned", "packed", "pp-aligned")] == [False, False, True]
+    packed = gains["packed"].communication
+    assert packed is not None and packed.value == pytest.approx(0.3) and packed.ci_low == pytest.approx(0.3)
+
+
+def test_a_step_without_waiting_has_no_share_of_it() -> None:
+    rows = measured(np.random.default_rng(17), step_cases(ARMS), noise=EXACT)
+    waits = [replace(row, operation=row.operation + COMMUNICATION, time_s=0.0) for row in rows]
+    assert gains_of(rows + waits).base_communication is None
 
 
 def test_intervals_cover_and_an_arm_like_the_base_is_not_told_from_it() -> None:
@@ -143,7 +203,7 @@ def test_one_launch_claims_nothing() -> None:
     gain = by_arm(gains_of(measured(np.random.default_rng(10), step_cases(ARMS), launches=1)))["pp-aligned"]
     assert gain.gain.ci_low is None and gain.is_provisional
     assert gain.verdict is Verdict.CANNOT_TELL
-    assert "one unit: no interval" in gain.sentence and "5 more launches" in gain.sentence
+    assert "one unit: no interval" in gain.sentence and "(5 launches)" in gain.sentence
 
 
 def test_modes_of_compute_are_never_mixed() -> None:

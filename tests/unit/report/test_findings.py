@@ -30,6 +30,19 @@ def test_a_loss_is_told_with_its_interval_order_and_groups() -> None:
     assert "loses 7" in finding.text
 
 
+def test_each_rail_has_a_finding_of_its_own() -> None:
+    cases = [
+        (replace(case, rail=rail), time_s)
+        for rail, wide_s in ((0, 0.02), (1, 0.08))
+        for case, time_s in span_cases({1: 0.02, 2: wide_s})
+    ]
+    found = loss_findings(fit_curves(made(*cases)))
+    assert [(finding.tone, finding.subject) for finding in found] == [
+        (Tone.LOSS, "all_reduce, 1 MiB, rail 1,"),
+        (Tone.NO_LOSS, "all_reduce, 1 MiB, rail 0,"),
+    ]
+
+
 def test_no_loss_is_told_with_its_interval() -> None:
     (finding,) = loss_findings(fit_curves(made(*span_cases({1: 0.02, 2: 0.02}, concurrency="alone"))))
     told = rf"over 2 minipods in sorted order with one group alone it loses less than 3% \({INTERVAL}\)\."

@@ -59,9 +59,18 @@ def test_scans_of_many_nodes_have_tables_only() -> None:
 
 def test_the_table_has_slow_links_first_and_says_what_is_a_bound() -> None:
     (table,) = pair_tables([scan()])
-    assert table.rows[0][:2] == ("n1", "host") and table.rows[0][3].startswith("slower than its class by 5")
+    assert table.rows[0][0] == "host n1" and table.rows[0][2].startswith("slower than its class by 5")
     assert table.rows[0][-1] == "3 *"
-    assert any(cells[2].startswith("at least ") for cells in table.rows)
+    assert any(cells[1].startswith("at least ") for cells in table.rows)
+
+
+def test_scans_of_single_rails_are_told_apart_and_name_the_rail_of_a_host() -> None:
+    railed = [replace(row, rail=rail, case_id=f"{row.case_id} on {rail}") for row in rows() for rail in (0, 1)]
+    scans = fit_pairs(framed(railed), RUN)
+    titles = [table.title for table in pair_tables(scans)]
+    assert titles == ["send (float32) of 1 MiB, rail 0", "send (float32) of 1 MiB, rail 1"]
+    assert [table.rows[0][0] for table in pair_tables(scans)] == ["rail 0 of host n1", "rail 1 of host n1"]
+    assert 'aria-label="send, 1 MiB, rail 1, between pairs' in pair_panels(scans, RUN.minipods)[1]
 
 
 @pytest.mark.parametrize("kind", ["pairs", "collective"])

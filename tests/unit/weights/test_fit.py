@@ -1,5 +1,6 @@
+import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from spanfit.errors import ConfigError, FitError
 from spanfit.results.schema import RunInfo
 from spanfit.weights.fit import alpha_of_gains, fit_alpha, fit_weights
 from spanfit.weights.model import remarks
+from spanfit.workload.program import ComputeMode
 from tests.unit.profiler.factory import MEASUREMENT, RUN, Noise, failed, framed, measured, step_cases
+from tests.unit.workload.factory import job
 
 ARMS = {"dp-aligned": 0.486, "pp-aligned": 0.390, "misaligned-00": 0.500, "misaligned-01": 0.550}
 CREATED = "2026-01-03T00:00:00+00:00"
@@ -169,6 +172,23 @@ def test_a_job_that_the_run_does_not_describe_is_named(info: RunInfo, message: s
     frame = framed(measured(np.random.default_rng(7), step_cases(ARMS)))
     with pytest.raises(FitError, match=f"job balanced: .*{message}"):
         fit_weights(info, frame, created_at=CREATED)
+
+
+def test_a_job_with_groups_of_one_kind_has_nothing_to_weigh() -> None:
+    frame = framed(measured(np.random.default_rng(7), step_cases(ARMS)))
+    with pytest.raises(FitError, match="no training steps of a job with both DP and PP groups"):
+        fit_weights(with_jobs(pp=1), frame, created_at=CREATED)
+
+
+def test_a_job_with_a_model_is_weighed_by_its_grid_of_nodes_and_the_volumes_of_its_shapes() -> None:
+    described = replace(job(dp=4, pp=2, tp=2, microbatches=4), name="balanced", compute=ComputeMode.NONE)
+    info = replace(RUN, ngpus_per_node=4, spec={"jobs": [json.loads(json.dumps(asdict(described)))]})
+    rows = [replace(row, compute="none") for row in measured(np.random.default_rng(7), step_cases(ARMS))]
+    (entry,) = fit_weights(info, framed(rows), created_at=CREATED).entries
+    assert (entry.dp, entry.pp, entry.compute) == (2, 2, "none")
+    # Half a stage's weights in float32, over a rank's half of 64 positions x 64 features in bfloat16, 2 x 4 times.
+    stage = sum(each.non_expert for each in map(described.model.weights, described.layers(0)))
+    assert entry.dp_to_pp_volume == pytest.approx(stage / 2 * 4 / (2 * 4 * 64 * 64 / 2 * 2), rel=0.05)
 
 
 def test_a_broken_description_names_its_key() -> None:

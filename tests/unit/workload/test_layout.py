@@ -112,3 +112,25 @@ def test_a_grid_that_does_not_fill_nodes_is_refused_with_numbers() -> None:
         ParallelLayout(dp=8, pp=1, tp=8, cp=2).grid(8)
     with pytest.raises(ValueError, match="dp is 3; expected a multiple of 2, the replicas that share a node of 8 GPUs"):
         ParallelLayout(dp=3, pp=1, tp=4).grid(8)
+
+
+@given(LAYOUTS)
+def test_coordinates_and_ranks_name_each_other(layout: ParallelLayout) -> None:
+    for rank in range(layout.nranks):
+        assert layout.rank(**layout.coordinate(rank)) == rank
+
+
+@given(LAYOUTS, st.sampled_from(["dp", "pp", "tp", "cp", "ep", "edp", "dp-cp"]), st.booleans())
+def test_a_rank_is_in_the_group_that_it_is_told(layout: ParallelLayout, kind: str, halves: bool) -> None:
+    layout = replace(layout, ep=2) if halves and layout.dp % 2 == 0 else replace(layout, ep=layout.dp)
+    groups = layout.groups(kind)
+    assert sorted(rank for group in groups for rank in group) == list(range(layout.nranks))
+    for group in groups:
+        assert all(layout.group_of(kind, rank) == group for rank in group)
+
+
+def test_experts_are_shared_out_over_neighbours_and_copied_over_the_rest() -> None:
+    layout = ParallelLayout(dp=4, pp=1, cp=2, ep=2)
+    assert layout.groups("ep") == ((0, 2), (1, 3), (4, 6), (5, 7))
+    assert layout.groups("edp") == ((0, 1, 4, 5), (2, 3, 6, 7))
+    assert layout.groups("dp-cp") == (tuple(range(8)),)

@@ -1,0 +1,194 @@
+"""The jobs of one run or more as points of a sweep: what each was set to, what differs, and contrasts between them."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import stats
+
+from spanfit.errors import FitError
+from spanfit.profiler import statistics
+from spanfit.profiler.statistics import FloatArray
+from spanfit.profiler.steps import StepTimes, step_times
+from spanfit.results.schema import Estimate, RunInfo
+
+Setting = str | float
+Run = tuple[RunInfo, pd.DataFrame]
+
+_LABELS = {"name", "model.name", "model.source", "model.parameters"}
+"""What names a job or follows from the rest of it."""
+MODEL = "model"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweptJob:
+    """A job of a run: a point of a sweep.
+
+    Attributes
+    ----------
+    settings : mapping of str to str or float
+        What the job and its run were set to, by dotted name.
+    model : str
+        The name of its model, "" of a job that is known by its volumes.
+    steps : StepTimes
+    """
+
+    run_id: str
+    settings: Mapping[str, Setting]
+    model: str
+    steps: StepTimes
+
+    @property
+    def name(self) -> str:
+        """The job's name, with its run."""
+        return f"{self.steps.job} of {self.run_id}"
+
+
+def swept_jobs(runs: Sequence[Run]) -> tuple[SweptJob, ...]:
+    """Return every job that the runs measured, in their order.
+
+    Parameters
+    ----------
+    runs : sequence of (RunInfo, pandas.DataFrame)
+        Each run once.
+
+    Raises
+    ------
+    FitError
+        If there are none, or a run does not describe a job.
+    """
+    jobs = tuple(job for run in runs for job in _jobs(*run))
+    if not jobs:
+        names = ", ".join(info.run_id for info, _ in runs)
+        raise FitError(f"runs {names}: found no training steps, expected some; add jobs to the campaign")
+    return jobs
+
+
+def _jobs(info: RunInfo, frame: pd.DataFrame) -> Iterator[SweptJob]:
+    entries = info.spec.get("jobs", ())
+    assert isinstance(entries, list | tuple)
+    by_name = {(entry["name"], entry["compute"]): entry for entry in entries}
+    for steps in step_times(frame):
+        entry = by_name.get((steps.job, steps.compute))
+        if entry is None:
+            raise FitError(
+                f"run {info.run_id}: steps of {steps.job} with compute {steps.compute!r} were measured, but spec.jobs "
+                "does not describe them; run the campaign again"
+            )
+        settings = dict(_flat("", entry)) | dict(_run_settings(info))
+        model = entry["model"]["name"] if MODEL in entry else ""
+        yield SweptJob(run_id=info.run_id, settings=settings, model=model, steps=steps)
+
+
+def _flat(prefix: str, value: object) -> Iterator[tuple[str, Setting]]:
+    """Yield the settings of nested tables by their dotted names."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _flat(f"{prefix}.{key}" if prefix else str(key), inner)
+    elif prefix not in _LABELS:
+        yield prefix, _setting(value)
+
+
+def _run_settings(info: RunInfo) -> Iterator[tuple[str, Setting]]:
+    """Yield what all jobs of a run share and another run may have otherwise."""
+    yield "minipods", float(len(set(info.minipods)))
+    yield "ranks_per_node", float(info.ngpus_per_node)
+    yield "backend", info.backend
+    yield "gpu_model", info.gpu_model
+    for link, rate in info.truth.items():
+        yield f"rate.{link}", rate
+    for name, value in info.environment.items():
+        yield name, _setting(value)
+
+
+def _setting(value: object) -> Setting:
+    """Return a number where it is one, else text; a variable's number is text until then."""
+    if isinstance(value, bool) or value is None:
+        return str(value)
+    try:
+        return float(str(value))
+    except ValueError:
+        return str(value)
+
+
+def differing(jobs: Sequence[SweptJob]) -> dict[str, tuple[Setting, ...]]:
+    """Return what is not the same of all jobs, with the value of each; "none" where a job has no such setting.
+
+    Models that differ in more than one thing are one thing, by their names.
+    """
+    names = dict.fromkeys(name for job in jobs for name in job.settings)
+    found = {name: tuple(job.settings.get(name, "none") for job in jobs) for name in names}
+    found = {name: values for name, values in found.items() if len(set(values)) > 1}
+    shapes = [name for name in found if name.startswith(f"{MODEL}.")]
+    if len(shapes) > 1:
+        found = {name: values for name, values in found.items() if name not in shapes}
+        found[MODEL] = tuple(job.model for job in jobs)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contrast:
+    """A sum of what independent runs found; ``error`` is None where one of them is a single launch."""
+
+    value: float
+    error: float | None
+    freedom: float
+
+    def estimate(self) -> Estimate:
+        """Return the sum with its 95% interval."""
+        if self.error is None:
+            return Estimate(value=self.value, ci_low=None, ci_high=None)
+        half = float(stats.t.ppf((1 + statistics.CONFIDENCE) / 2, self.freedom)) * self.error
+        return Estimate(value=self.value, ci_low=self.value - half, ci_high=self.value + half)
+
+    @property
+    def p_value(self) -> float:
+        """The two-sided p-value of 0."""
+        if self.error is None or not self.value:
+            return 1.0
+        return 2 * float(stats.t.sf(abs(self.value) / self.error, self.freedom)) if self.error else 0.0
+
+
+def contrast(jobs: Sequence[SweptJob], logs: Sequence[pd.Series], weights: npt.ArrayLike) -> Contrast | None:
+    """Return the weighted sum of the jobs' mean logs.
+
+    Parameters
+    ----------
+    logs : sequence of pandas.Series
+        Of each job a value for each launch.
+    weights : array_like of float
+
+    Returns
+    -------
+    Contrast or None
+        None where a run has no launch that holds all its jobs.
+
+    Notes
+    -----
+    Jobs of one run are paired by launch, so what a launch adds to all of them cancels; runs are independent, and their
+    errors add with Satterthwaite's degrees of freedom.
+    """
+    parts = _by_run(jobs, logs, np.asarray(weights, dtype=float))
+    if not all(map(len, parts)):
+        return None
+    value = sum(float(part.mean()) for part in parts)
+    if min(map(len, parts)) < 2:
+        return Contrast(value=value, error=None, freedom=0.0)
+    variances = [float(part.var(ddof=1)) / len(part) for part in parts]
+    total = sum(variances)
+    squares = sum(variance**2 / (len(part) - 1) for variance, part in zip(variances, parts, strict=True))
+    freedom = total**2 / squares if squares else float(min(map(len, parts)) - 1)
+    return Contrast(value=value, error=math.sqrt(total), freedom=freedom)
+
+
+def _by_run(jobs: Sequence[SweptJob], logs: Sequence[pd.Series], weights: FloatArray) -> list[FloatArray]:
+    """Return the weighted sum of each launch of each run that holds all the run's jobs."""
+    parts = []
+    for run_id in dict.fromkeys(job.run_id for job in jobs):
+        own = [index for index, job in enumerate(jobs) if job.run_id == run_id]
+        table = pd.concat([logs[index] for index in own], axis="columns", join="inner").dropna()
+        parts.append(table.to_numpy(dtype=float) @ weights[own])
+    return parts

@@ -1,0 +1,114 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spanfit.errors import ConfigError
+from spanfit.profiler.predict import step
+from spanfit.profiler.predict.collectives import Library
+from spanfit.profiler.predict.step import predict_step, side_by_side
+from spanfit.topology.model import RankMap
+from spanfit.workload.dtypes import Dtype
+from spanfit.workload.program import Compute, Receive, Timer
+from spanfit.workload.schedules import Schedule
+from tests.unit.profiler.predict.factory import JOB, PLAIN, cluster, fabric, job, programs, rank_map
+
+EIGHT = cluster()
+UNFAIR = replace(PLAIN, spread=0.4, burst_bytes=1e4, latency_s=1e-4)
+
+
+def test_a_pipeline_of_two_stages_takes_what_it_takes_by_hand() -> None:
+    # Stage 0 sends at 10 and 20 ms; each message takes 40 ms, one after the other: they arrive at 50 and 90 ms.
+    # Stage 1 ends its forwards at 60 and 100 ms, its backwards at 120 and 140 ms, and sends both gradients back:
+    # they arrive at 160 and 200 ms, and stage 0 ends its backwards at 180 and 220 ms.
+    found = predict_step(programs(JOB), EIGHT, rank_map(EIGHT, [0, 4]), fabric(library=Library.GLOO))
+    assert found.time_s.value == pytest.approx(0.220)
+    assert found.communication_share == pytest.approx(1 - 0.06 / 0.220)
+    assert found.busiest_uplink_bytes == pytest.approx(80_000)
+    assert found.busiest_uplink.startswith("minipod m")
+
+
+def test_receives_that_are_posted_when_they_are_needed_hold_messages_back() -> None:
+    # The second message waits for stage 1 to end its first forward, at 60 ms, and arrives at 100 ms: 30 ms later than
+    # stage 1 could have used it in all, since the second gradient waits for stage 0 in the same way.
+    found = predict_step(programs(JOB), EIGHT, rank_map(EIGHT, [0, 4]), fabric(library=Library.NCCL))
+    assert found.time_s.value == pytest.approx(0.250)
+
+
+@pytest.mark.parametrize("library", list(Library))
+def test_what_stays_in_a_minipod_loads_no_uplink(library: Library) -> None:
+    found = predict_step(programs(JOB), EIGHT, rank_map(EIGHT, [0, 1]), fabric(library=library))
+    assert (found.busiest_uplink, found.busiest_uplink_bytes) == ("", 0.0)
+
+
+def test_a_ring_that_alternates_takes_longer_by_what_it_crosses() -> None:
+    one_column = replace(JOB, dp=4, pp=1, forward_s=0.0, backward_s=0.0)
+    times_s = [
+        predict_step(programs(one_column), EIGHT, rank_map(EIGHT, order), fabric(library=library)).time_s.value
+        for library in (Library.GLOO, Library.NCCL)
+        for order in ([0, 1, 4, 5], [0, 4, 1, 5])
+    ]
+    assert times_s == pytest.approx([0.12, 0.24] * 2)
+
+
+def test_the_interval_holds_the_error_of_the_fit() -> None:
+    found = predict_step(programs(JOB), EIGHT, rank_map(EIGHT, [0, 4]), fabric()).time_s
+    assert found.ci_low is not None and found.ci_low == pytest.approx(found.value * 0.9616, rel=1e-3)
+
+
+def test_draws_come_from_the_seed() -> None:
+    args = (programs(job(4, 2)), EIGHT, rank_map(EIGHT), fabric(UNFAIR, Library.GLOO))
+    assert predict_step(*args, ndraws=3) == predict_step(*args, ndraws=3) != predict_step(*args, ndraws=3, seed=9)
+
+
+def test_local_ranks_side_by_side_share_the_link_of_their_node() -> None:
+    pair = RankMap(node_names=("m0h0", "m0h1"), ngpus_per_node=2)
+    bytes_only = replace(JOB, forward_s=0.0, backward_s=0.0)
+    alone = predict_step(programs(bytes_only), EIGHT, rank_map(EIGHT, [0, 1]), fabric())
+    both = predict_step(side_by_side(programs(bytes_only), 2), EIGHT, pair, fabric())
+    assert both.time_s.value == pytest.approx(2 * alone.time_s.value)
+
+
+def test_compute_of_unknown_time_is_refused() -> None:
+    unknown = (Compute(timer=Timer("compute", 3)),)
+    with pytest.raises(ConfigError, match="stage 3: found no time"):
+        predict_step([unknown], EIGHT, rank_map(EIGHT, [0]), fabric())
+
+
+def test_programs_that_do_not_fit_are_refused() -> None:
+    lonely = (Receive(timer=Timer("pp_comm", 0), count=1, dtype=Dtype.FLOAT32, peer=1),)
+    with pytest.raises(ConfigError, match="ranks 0: found programs that wait for ever"):
+        predict_step([lonely, ()], EIGHT, rank_map(EIGHT, [0, 1]), fabric())
+    with pytest.raises(ConfigError, match="found 8 ranks, expected 2"):
+        predict_step(programs(JOB), EIGHT, rank_map(EIGHT), fabric())
+
+
+ORDERS = st.permutations(range(8))
+SHAPES = st.sampled_from([(4, 2, Schedule.GPIPE), (2, 4, Schedule.ONE_F_ONE_B), (8, 1, Schedule.GPIPE)])
+
+
+@settings(max_examples=40, deadline=None)
+@given(ORDERS, SHAPES, st.floats(1.05, 4), st.sampled_from(list(Library)))
+def test_links_that_are_all_faster_never_slow_a_step_down(
+    order: list[int], shape: tuple[int, int, Schedule], factor: float, library: Library
+) -> None:
+    dp, pp, schedule = shape
+    told = programs(replace(JOB, dp=dp, pp=pp, schedule=schedule))
+    slow = predict_step(told, EIGHT, rank_map(EIGHT, order), fabric(library=library)).time_s.value
+    faster = replace(PLAIN, rates_bytes_per_s={kind: rate * factor for kind, rate in PLAIN.rates_bytes_per_s.items()})
+    fast = predict_step(told, EIGHT, rank_map(EIGHT, order), fabric(faster, library)).time_s.value
+    assert slow / factor * (1 - 1e-6) <= fast <= slow * (1 + 1e-6)
+
+
+@settings(max_examples=25, deadline=None)
+@given(ORDERS, SHAPES)
+def test_ranks_that_are_alike_stand_for_one_another(order: list[int], shape: tuple[int, int, Schedule]) -> None:
+    dp, pp, schedule = shape
+    args = (programs(replace(JOB, dp=dp, pp=pp, schedule=schedule)), EIGHT, rank_map(EIGHT, order), fabric())
+    everyone = predict_step(*args)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(step, "EVERYONE_UP_TO", 1)
+        few = predict_step(*args)
+    assert few.time_s.value == pytest.approx(everyone.time_s.value, rel=0.05)
+    assert few.busiest_uplink_bytes == pytest.approx(everyone.busiest_uplink_bytes)
