@@ -9,7 +9,7 @@ import pytest
 from spanfit.errors import FitError
 from spanfit.profiler import statistics
 from spanfit.profiler.sweep import Run, SweptJob, contrast, differing, swept_jobs
-from spanfit.results.schema import RunInfo
+from spanfit.results.schema import Measurement, RunInfo
 from tests.unit.profiler.factory import RUN, Noise, framed, measured, step_cases
 
 JOB: dict[str, Any] = {
@@ -28,7 +28,7 @@ MODEL = {"name": "small", "layers": 4, "hidden": 64, "experts": None, "source": 
 ARMS = {"dp-aligned": 0.4, "packed": 0.5, "misaligned-00": 0.6}
 
 
-def run_of(
+def described_run(
     jobs: list[dict[str, Any]],
     times: Mapping[str, Mapping[str, float]],
     run_id: str = "one",
@@ -36,16 +36,22 @@ def run_of(
     noise: Noise | None = None,
     launches: int = 6,
     **info: Any,
-) -> Run:
+) -> tuple[RunInfo, list[Measurement]]:
     """Return a run of jobs; ``times`` has the arms of each job with their seconds."""
     cases = []
     for job in jobs:
         nranks = job.get("dp", 2) * job.get("pp", 2)
         steps = step_cases(times[job["name"]], job["name"])
-        cases += [(replace(case, nranks=nranks, nnodes=nranks), time_s) for case, time_s in steps]
+        cases += [(replace(step, run_id=run_id, nranks=nranks, nnodes=nranks), time_s) for step, time_s in steps]
     rng = np.random.default_rng([*map(ord, run_id)])
     rows = measured(rng, cases, noise=noise or Noise(unit=0.005, row=0.01), launches=launches)
-    return replace(RUN, run_id=run_id, spec={"jobs": jobs}, launches=launches, **info), framed(rows)
+    return replace(RUN, run_id=run_id, spec={"jobs": jobs}, launches=launches, **info), rows
+
+
+def run_of(*arguments: Any, **info: Any) -> Run:
+    """Return a run as the store reads it."""
+    described, rows = described_run(*arguments, **info)
+    return described, framed(rows)
 
 
 def jobs_of(*jobs: dict[str, Any], **info: Any) -> tuple[SweptJob, ...]:

@@ -7,18 +7,12 @@ from click.testing import CliRunner, Result
 
 from spanfit.cli.profile import profile
 from spanfit.errors import ConfigError, FitError
-from spanfit.results.schema import Measurement, Status
 from spanfit.results.store import Store
-from tests.unit.profiler.test_sweep import ARMS, JOB, run_of
+from tests.unit.profiler.test_sweep import ARMS, JOB, described_run
 
 
 def stored(store: Path, jobs: list[dict[str, Any]], run_id: str, **info: Any) -> None:
-    described, frame = run_of(jobs, dict.fromkeys([job["name"] for job in jobs], ARMS), run_id, **info)
-    rows = [
-        Measurement(**{**row, "run_id": run_id, "status": Status(row["status"])})
-        for row in map(dict[str, Any], frame.to_dict("records"))
-    ]
-    Store(store).write(described, rows)
+    Store(store).write(*described_run(jobs, dict.fromkeys([job["name"] for job in jobs], ARMS), run_id, **info))
 
 
 def ran(store: Path, *arguments: str) -> Result:
