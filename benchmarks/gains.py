@@ -16,8 +16,8 @@ and is measured a second time as "packed"; the PP-aligned one sends them all ove
 placement file. Each campaign counts once for either, if the interval holds 0.
 
 ``--torch`` instead trains models in the torch engine and by proxies with the same volumes, in the same arms of one
-campaign on links of 100 Mbit/s, and compares who wins in each pair of arms where both intervals allow a verdict, and the
-ratios of arms' times: ``torch_ratio_worst`` is the largest by which one engine's ratio is off the other's.
+campaign on links of 100 Mbit/s, and compares who wins in each pair of arms where both intervals allow a verdict, and
+the ratios of arms' times: ``torch_ratio_worst`` is the most by which one engine's ratio is off the other's.
 """
 
 import argparse
