@@ -278,6 +278,7 @@ class CampaignFile:
         faults += [
             f"jobs: the name {name!r} appears twice" for name in sorted({n for n in names if names.count(n) > 1})
         ]
+        faults += _launch_faults(self)
         faults += _rail_faults(self)
         faults += _lone_faults(self)
         if self.backend is Backend.MPI:
@@ -285,6 +286,16 @@ class CampaignFile:
         faults += _program_faults(self) if self.engine is Engine.NCCL_TESTS else _own_faults(self)
         if faults:
             raise ValueError("\n".join(faults))
+
+
+def _launch_faults(campaign: CampaignFile) -> Iterator[str]:
+    """Yield limits of launches that contradict one another."""
+    if campaign.max_launches is None:
+        return
+    if campaign.precision is None:
+        yield f"max_launches: found {campaign.max_launches} without precision, which alone asks for more launches"
+    if campaign.max_launches < campaign.launches:
+        yield f"max_launches: found {campaign.max_launches}, expected at least launches = {campaign.launches}"
 
 
 def _rail_faults(campaign: CampaignFile) -> Iterator[str]:

@@ -5,6 +5,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from spanfit.bench.campaign_file import CampaignFile, Engine, Launcher
+from spanfit.errors import ConfigError
+from spanfit.launch import fabric as fabrics
 from spanfit.launch import testbed
 from spanfit.launch.commands import CommandWorlds, LocalWorlds
 from spanfit.launch.fabric import Fabric
@@ -79,9 +81,19 @@ def _open_programs(programs: Programs) -> Iterator[Way]:
 
 @contextmanager
 def open_testbed(fabric: Fabric) -> Iterator[Testbed]:
-    """Give the testbed of this name that is up, else one that lasts as long as the block."""
+    """Give the testbed of this name that is up, else one that lasts as long as the block.
+
+    ConfigError where the one that is up has other hosts or other rails.
+    """
     if fabric.name in testbed.names():
-        yield testbed.connect(fabric.name)
+        bed = testbed.connect(fabric.name)
+        found = {host.name: len(host.addresses) for host in bed.hosts.values()}
+        if found != {host.name: fabric.rails for host in fabrics.hosts(fabric)}:
+            raise ConfigError(
+                f"testbed {fabric.name}: the one that is up has other hosts or rails than its file; "
+                f"end it with: spanfit testbed down {fabric.name}"
+            )
+        yield bed
         return
     bed = testbed.up(fabric, attached=True)
     try:

@@ -241,6 +241,15 @@ def test_a_sweep_of_nothing_is_refused(changes: dict[str, str]) -> None:
         plan_cases(replace(campaign_of(**changes), jobs=()), TREE)
 
 
+def test_limits_of_launches_that_contradict_one_another_are_told_at_once() -> None:
+    with pytest.raises(ConfigError) as error:
+        campaign_of(launches="6\nmax_launches = 4")
+    assert str(error.value).splitlines() == [
+        "c.toml: max_launches: found 4 without precision, which alone asks for more launches",
+        "c.toml: max_launches: found 4, expected at least launches = 6",
+    ]
+
+
 def test_a_campaign_that_contradicts_itself_is_refused_all_at_once() -> None:
     text = CAMPAIGN.replace('"ssh"', '"testbed"').replace('"alternating"', '"job"')
     text += text[text.index("[[jobs]]") :]

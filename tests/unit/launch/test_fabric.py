@@ -60,9 +60,12 @@ def test_every_host_has_an_address_of_its_own_in_the_subnet(minipods: int, leave
     assert all(not address.packed.endswith(b"\0") for address in found)
 
 
-@pytest.mark.parametrize(("minipods", "leaves", "per_leaf"), LARGEST)
-def test_interface_names_fit_the_kernel_and_are_unique(minipods: int, leaves: int, per_leaf: int) -> None:
-    fabric = fabric_of(minipods, leaves, per_leaf, MAX_RAILS)
+@pytest.mark.parametrize(
+    ("minipods", "leaves", "per_leaf", "rails"),
+    [*((*largest, 1) for largest in LARGEST), (250, 1, 2, MAX_RAILS), (1, 250, 2, MAX_RAILS), (1, 1, 250, MAX_RAILS)],
+)
+def test_interface_names_fit_the_kernel_and_are_unique(minipods: int, leaves: int, per_leaf: int, rails: int) -> None:
+    fabric = fabric_of(minipods, leaves, per_leaf, rails)
     cables = links(fabric)
     inside = [link.down_device for link in cables]
     inside += [link.up_device for link in cables if link.link_class is not LinkClass.HOST]

@@ -78,7 +78,7 @@ def test_what_is_done_stays_done() -> None:
 
 
 def test_without_a_precision_the_least_number_of_launches_is_enough() -> None:
-    rule = stopping.rule_of(replace(CAMPAIGN, launches=3, max_launches=9))
+    rule = stopping.rule_of(replace(CAMPAIGN, launches=3))
     assert (rule.least, rule.most, rule.precision) == (3, 3, None)
     assert stopping.open_cases(rule, CASES, history([[0.0] * 3] * 2)) == CASES
     assert stopping.open_cases(rule, CASES, history([[0.0] * 3] * 3)) == ()
