@@ -17,7 +17,7 @@ from spanfit.errors import FitError
 from spanfit.placer.model import Placement
 from spanfit.profiler import statistics
 from spanfit.profiler.curves import SMALLEST_EFFECT, fit_curves, join_curves
-from spanfit.profiler.gains import JobGains, fit_gains
+from spanfit.profiler.gains import JobGains, fit_gains, seconds_per_launch
 from spanfit.profiler.pairs import fit_pairs
 from spanfit.report import figures, findings, pair_map, placement_map, tables
 from spanfit.report.drawing import printable
@@ -86,7 +86,7 @@ def render_page(
     points = fit_curves(frame)
     curves = join_curves(frame, points)
     scans = fit_pairs(frame, info)
-    jobs, gains_fault = _gains(frame)
+    jobs, gains_fault = _gains(info, frame)
     entries = weights.entries if weights else ()
     template = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -137,10 +137,10 @@ def _placement_panels(placement: Placement | None, free: Mapping[str, int] | Non
     return [placement_map.placement_grid(placement), placement_map.minipod_bars(placement, free)]
 
 
-def _gains(frame: pd.DataFrame) -> tuple[tuple[JobGains, ...], str]:
+def _gains(info: RunInfo, frame: pd.DataFrame) -> tuple[tuple[JobGains, ...], str]:
     """Return the gains, or none and why they cannot be told."""
     try:
-        return fit_gains(frame), ""
+        return fit_gains(frame, seconds_per_launch(info)), ""
     except FitError as error:
         return (), str(error)
 

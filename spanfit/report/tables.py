@@ -17,7 +17,7 @@ from spanfit.profiler.curves_file import Curve, LatencyFit
 from spanfit.profiler.gains import JobGains
 from spanfit.report.figures import Shape, at_once, panel_order, shape
 from spanfit.report.placement_map import used_minipods
-from spanfit.results.schema import RunInfo, Status, format_estimate
+from spanfit.results.schema import Estimate, RunInfo, Status, format_estimate
 from spanfit.weights.model import WeightEntry
 
 _RINGS = {Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.REDUCE_SCATTER, Collective.SEND_RECV}
@@ -97,7 +97,7 @@ def gain_tables(jobs: Iterable[JobGains]) -> tuple[Table, ...]:
     return tuple(
         Table(
             title=f"{job.job} (compute: {job.compute})",
-            columns=("placement", "time of a step", "gain", "verdict", ">launches"),
+            columns=("placement", "time of a step", "communication", "gain", "verdict", ">launches"),
             rows=(*_arm_rows(job), *_base_rows(job)),
         )
         for job in jobs
@@ -109,6 +109,7 @@ def _arm_rows(job: JobGains) -> Iterator[tuple[str, ...]]:
         yield (
             gain.arm,
             format_estimate(gain.time_s, units.format_time),
+            _communication(gain.communication),
             format_estimate(gain.gain, units.format_percent),
             gain.sentence,
             marked(gain.nunits, is_provisional=gain.is_provisional),
@@ -124,7 +125,12 @@ def _base_rows(job: JobGains) -> Iterator[tuple[str, ...]]:
     if job.nfailed:
         note += f"; {job.nfailed} failed rows"
     base = format_estimate(job.base_time_s, units.format_time)
-    yield f"median of {len(job.base_arms)} misaligned", base, "", note, str(len(job.launches))
+    communication = _communication(job.base_communication)
+    yield f"median of {len(job.base_arms)} misaligned", base, communication, "", note, str(len(job.launches))
+
+
+def _communication(share: Estimate | None) -> str:
+    return format_estimate(share, units.format_percent) if share else ""
 
 
 def weights_table(entries: Iterable[WeightEntry]) -> Table:
