@@ -38,6 +38,11 @@ class StepFile:
     compute: ComputeMode = ComputeMode.PRODUCTS
     flops_per_s: float | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse what is no mode of a program."""
+        if self.compute is ComputeMode.TORCH:
+            raise ValueError("compute: found torch, expected products, wait or none; a campaign's engine can be torch")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFile:

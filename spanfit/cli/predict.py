@@ -129,29 +129,39 @@ def _predicted(campaign: Campaign, fabric: ParametersFile, draws: int, seed: int
     from spanfit.profiler.predict.step import predict_step
 
     per_node = campaign.file.launch.ranks_per_node
+    programs: dict[Job, tuple[Program, ...]] = {}
     for case in campaign.cases:
         if case.step is None:
             continue
         names = tuple(campaign.node_names[node] for node in case.groups[0])
-        programs, rank_map = _placed(case.step, names, per_node)
-        found = predict_step(programs, campaign.cluster, rank_map, fabric, ndraws=draws, seed=seed)
+        if case.step not in programs:
+            programs[case.step] = _planned(case.step, per_node)
+        rank_map = _placed(case.step, names, per_node)
+        found = predict_step(programs[case.step], campaign.cluster, rank_map, fabric, ndraws=draws, seed=seed)
         yield ArmPrediction(job=case.operation, arm=case.arm, nodes=names, prediction=found)
 
 
-def _placed(job: Job, names: tuple[str, ...], per_node: int) -> tuple[tuple[Program, ...], RankMap]:
-    """Return the programs of a job's ranks and where they run; ``names`` holds the node of each cell, row by row."""
+def _planned(job: Job, per_node: int) -> tuple[Program, ...]:
+    """Return the programs of all ranks of the nodes that a job uses."""
     from spanfit.profiler.predict.step import side_by_side
-    from spanfit.topology.model import RankMap
     from spanfit.workload.job import StepJob
     from spanfit.workload.strategies import plan_job
 
     programs = tuple(plan_job(job, rank) for rank in range(job.layout.nranks))
+    return side_by_side(programs, per_node) if isinstance(job, StepJob) else programs
+
+
+def _placed(job: Job, names: tuple[str, ...], per_node: int) -> RankMap:
+    """Return where a job's ranks run; ``names`` holds the node of each cell, row by row."""
+    from spanfit.topology.model import RankMap
+    from spanfit.workload.job import StepJob
+
     if isinstance(job, StepJob):
-        return side_by_side(programs, per_node), RankMap(node_names=names, ngpus_per_node=per_node)
+        return RankMap(node_names=names, ngpus_per_node=per_node)
     _, ncolumns = job.layout.grid(per_node)
     cells = job.layout.node_cells(per_node)
     in_rank_order = tuple(names[row * ncolumns + column] for row, column in cells)
-    return programs, RankMap(node_names=in_rank_order, ngpus_per_node=per_node)
+    return RankMap(node_names=in_rank_order, ngpus_per_node=per_node)
 
 
 def _row(arm: ArmPrediction) -> tuple[str, ...]:

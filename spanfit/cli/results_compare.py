@@ -107,7 +107,7 @@ def _print(a: str, b: str, differing: Sequence[Contrast], compared: Comparison) 
         if cases:
             print_table(f"Cases that only {name} has", ("case", ">size", "groups"), [_named(case) for case in cases])
     counts = ", ".join(f"{count} {verdict}" for verdict, count in compared.summary().items() if count)
-    click.echo(f"{len(compared.cases)} cases in both: {counts}")
+    click.echo(f"{len(compared.cases)} cases compared: {counts}")
 
 
 def _row(case: CaseComparison) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ _KNOWN = "nccl-tests or rccl-tests (text, -J, -Z json), PARAM comms.py, OSU micr
     "--nodes",
     default="",
     metavar="HOSTLIST",
-    help="Hosts in rank order, for logs that print none: one for each rank, or each once.",
+    help="Hosts in rank order, for logs that print none: one for each rank, or each once (not OSU).",
 )
 @click.option(
     "--operation", default="", metavar="NAME", help="What logs measured that do not name their program (all_reduce)."

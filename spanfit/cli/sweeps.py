@@ -35,6 +35,16 @@ def _read_jobs(runs: tuple[str, ...], store: Path) -> tuple[SweptJob, ...]:
     return swept_jobs([reader.read(run_id) for run_id in run_ids])
 
 
+def _chosen(jobs: tuple[SweptJob, ...], names: tuple[str, ...]) -> tuple[SweptJob, ...]:
+    """Return the jobs of some names, all where none is named; ConfigError for a name that no job has."""
+    from spanfit.errors import ConfigError
+
+    known = sorted({job.steps.job for job in jobs})
+    if strangers := sorted(set(names) - set(known)):
+        raise ConfigError(f"--job: found {', '.join(strangers)}, expected one of {', '.join(known)}")
+    return tuple(job for job in jobs if not names or job.steps.job in names)
+
+
 @click.command("scaling", epilog="Example: spanfit profile scaling latest --store runs")
 @_runs
 @store_option
@@ -81,9 +91,10 @@ def _scale_row(point: ScalePoint) -> tuple[str, ...]:
 @click.command("sensitivity", epilog="Example: spanfit profile sensitivity before after --store runs -o uplink.svg")
 @_runs
 @store_option
+@click.option("--job", "names", multiple=True, metavar="NAME", help="Only jobs of this name; may be given again.")
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Draw the gains to this SVG file.")
 @json_option
-def sensitivity(runs: tuple[str, ...], store: Path, out: Path | None, as_json: bool) -> None:
+def sensitivity(runs: tuple[str, ...], store: Path, names: tuple[str, ...], out: Path | None, as_json: bool) -> None:
     """Show how the gain of each arm moves along the one thing in which jobs or runs differ.
 
     It is found among all settings of the jobs of one run or of several RUNs (the latest unless said): volumes, layers,
@@ -94,7 +105,7 @@ def sensitivity(runs: tuple[str, ...], store: Path, out: Path | None, as_json: b
 
     if out is not None and out.suffix != ".svg":
         raise ConfigError(f"--out: found {out}, expected a name that ends with .svg")
-    jobs = _read_jobs(runs, store)
+    jobs = _chosen(_read_jobs(runs, store), names)
     found = fit_sensitivity(jobs)
     if out is not None:
         _draw(found, out)

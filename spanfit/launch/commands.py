@@ -68,16 +68,20 @@ class CommandWorlds(ABC):
             )
         self._process = process
         is_stuck = _wait(process, tick)
-        end_tree(process)
-        self._process = None
+        self.end()
         return process.returncode, is_stuck
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End a command that still runs."""
+        self.end()
+
+    def end(self) -> None:
+        """End a command that still runs, with all that it started."""
         if self._process is not None:
             end_tree(self._process)
+            self._process = None
 
 
 def _wait(process: "subprocess.Popen[bytes]", tick: Tick) -> bool:

@@ -106,6 +106,10 @@ class CaseTimes:
         return means
 
 
+NO_ROWS = CaseTimes(unit_logs=np.array([], dtype=float), launches=(), nfailed=0, reason="", resolution=0.0)
+"""A case of which a run has no row at all."""
+
+
 def case_times(frame: pd.DataFrame) -> dict[CaseKey, CaseTimes]:
     """Return every case of a run, those that only failed as well, sorted.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from spanfit import units
 from spanfit.profiler import statistics, welch
-from spanfit.profiler.cases import CaseKey, CaseTimes, with_failed_parts
+from spanfit.profiler.cases import NO_ROWS, CaseKey, CaseTimes, with_failed_parts
 from spanfit.profiler.statistics import MIN_UNITS, SIGNIFICANCE, Verdict
 from spanfit.profiler.welch import Difference
 from spanfit.results.schema import Estimate, format_estimate
@@ -58,7 +58,7 @@ class CaseComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The cases that two runs share, findings first, and those that only one has."""
+    """The cases that two runs share or that only fail in B, findings first, and those that only one run has."""
 
     threshold: float
     cases: tuple[CaseComparison, ...]
@@ -108,7 +108,7 @@ class _Pair:
 def compare_runs(
     a: Mapping[CaseKey, CaseTimes], b: Mapping[CaseKey, CaseTimes], threshold: float = SMALLEST_EFFECT
 ) -> Comparison:
-    """Return what run B changed against run A, for each case that both have.
+    """Return what run B changed against run A, for each case that both have or that only fails in B.
 
     Parameters
     ----------
@@ -133,9 +133,11 @@ def compare_runs(
     digits leave open is added to each side of the interval, and a difference within it is none.
 
     Failed rows in B of a case of which A has none, and nothing but failed rows of one of which A has times, are a
-    finding of their own, whatever the times say.
+    finding of their own, whatever the times say. So is a case that only B has and never with a time: a run of a program
+    that died before its table, or at a size that it did not print, is such a case.
     """
     a, b = with_failed_parts(a, b), with_failed_parts(b, a)
+    a = {**a, **{key: NO_ROWS for key, case in b.items() if key not in a and not case.launches}}
     pairs = [_Pair(key=key, a=a[key], b=b[key], difference=_difference(a[key], b[key])) for key in a if key in b]
     tested = [pair for pair in pairs if pair.difference]
     p_values = statistics.holm([pair.difference.p_value for pair in tested if pair.difference])

@@ -66,14 +66,21 @@ def blame(failure: Failure, plan: LaunchPlan, shard: Path, left: Sequence[Visit]
 
 
 def _hung(failure: Failure, plan: LaunchPlan, cause: str) -> tuple[tuple[str, ...], str]:
-    beats = read_heartbeats(Path(plan.heartbeats)) if plan.heartbeats else {}
+    folder = Path(plan.heartbeats) if plan.heartbeats else None
     nranks = len(plan.node_names) * plan.ngpus_per_node
-    suspects = find_suspects(nranks, beats, failure.states)
+    beats, told = (read_heartbeats(folder), read_told(folder, nranks)) if folder else ({}, ())
+    suspects = find_suspects(nranks, beats, failure.states, told)
     said = "no rank began another phase within the limit" if failure.is_stuck else f"timed out: {cause}"
     if not suspects.ranks:
         return (), f"{said}: {suspects.evidence}"
     hosts = dict.fromkeys(plan.node_names[rank // plan.ngpus_per_node] for rank in suspects.ranks)
     return tuple(hosts), f"{name_ranks(suspects.ranks, plan.node_names, plan.ngpus_per_node)} {suspects.evidence}"
+
+
+def read_told(folder: Path, nranks: int) -> tuple[int, ...]:
+    """Return the ranks that wrote their stacks."""
+    files = ((rank, folder / f"stacks-{rank}.txt") for rank in range(nranks))
+    return tuple(rank for rank, file in files if file.exists() and file.stat().st_size)
 
 
 def _died(failure: Failure, cause: str) -> tuple[tuple[str, ...], str]:

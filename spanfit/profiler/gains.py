@@ -174,7 +174,8 @@ def _no_base(job: StepTimes) -> str:
     found = ", ".join(map(str, job.table.columns)) or "no arm that ended well"
     return (
         f"job {job.job}: found {found}; expected launches that hold all of at least one arm called {MISALIGNED}-00, "
-        f"{MISALIGNED}-01, ... to measure gains against; add misaligned arms to the campaign and run it again"
+        f"{MISALIGNED}-01, ... to measure gains against; {job.nfailed} rows failed, spanfit results show says why; "
+        "run the campaign again"
     )
 
 

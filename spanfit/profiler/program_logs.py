@@ -11,11 +11,16 @@ from dataclasses import dataclass
 
 from spanfit.bench.case import BenchCase
 from spanfit.bench.nccl_tests import exit_meaning
+from spanfit.results.importers.checks import time_mismatches
+from spanfit.results.importers.imported import NO_REDOP, spelt_dtype, spelt_redop
 from spanfit.results.importers.log import ErrorClass, LogRun, LogStatus, Row
 from spanfit.results.schema import Status
 
 _SECONDS = 1e-6
 """A microsecond [s], the unit that the programs print."""
+
+_SHELLS = 126
+"""The first exit code that means the same of a launcher as of a program."""
 
 _ADVICE: tuple[tuple[str, str], ...] = (
     (r"driver version is insufficient", "the node has no driver of its GPUs, or one older than the program's CUDA"),
@@ -98,7 +103,9 @@ def judge(expected: Expected, runs: Sequence[LogRun], report: LogRun | None, cod
 
 def _ended_badly(run: LogRun, code: int, said: str) -> Outcome:
     error = run.error or said
-    how = exit_meaning(code) if code else "exit code 0, but no whole result"
+    is_launchers = run.error_class is ErrorClass.LAUNCHER and 0 < code < _SHELLS
+    meaning = f"exit code {code} of the launcher" if is_launchers else exit_meaning(code)
+    how = meaning if code else "exit code 0, but no whole result"
     advice = next((advice for pattern, advice in _ADVICE if re.search(pattern, error)), "")
     if not advice and run.error_class is not None:
         advice = _ADVICE_OF_CLASS.get(run.error_class, "")
@@ -134,10 +141,12 @@ def _misplaced(expected: Expected, run: LogRun) -> Outcome | None:
 
 
 def _measured(case: BenchCase, run: LogRun, report: LogRun | None) -> Outcome:
-    row = _row(case, report.rows if report else ()) or _row(case, run.rows)
+    source = report if report and _row(case, report.rows) else run
+    row = _row(case, source.rows)
     if row is None:
-        printed = ", ".join(str(row.size_bytes) for row in (*run.rows, *run.partial_rows)) or "none"
-        return _failed(f"printed no row of {case.size_bytes} B; sizes printed: {printed}")
+        rows = (*run.rows, *run.partial_rows)
+        printed = ", ".join(f"{row.size_bytes} B {row.dtype} {row.redop or ''}".strip() for row in rows) or "none"
+        return _failed(f"printed no row of {case.size_bytes} B {case.dtype} {case.redop}; rows printed: {printed}")
     half = row.ip if case.in_place else row.oop
     if half is None:
         place = "in-place" if case.in_place else "out-of-place"
@@ -146,6 +155,8 @@ def _measured(case: BenchCase, run: LogRun, report: LogRun | None) -> Outcome:
         return Outcome(status=Status.WRONG_RESULT, reason=f"{half.wrong:g} wrong elements")
     if not 0 < half.time_us.value < math.inf:
         return _failed(f"printed a time of {half.time_us.text} us")
+    if faults := time_mismatches(source):
+        return _failed(f"printed numbers that contradict one another: {'; '.join(faults)}")
     return Outcome(
         status=Status.OK,
         time_s=half.time_us.value * _SECONDS,
@@ -154,4 +165,6 @@ def _measured(case: BenchCase, run: LogRun, report: LogRun | None) -> Outcome:
 
 
 def _row(case: BenchCase, rows: Sequence[Row]) -> Row | None:
-    return next((row for row in rows if row.size_bytes == case.size_bytes), None)
+    """Return the row of what was asked for: a build that does not know a type or an operation takes float or sum."""
+    is_asked = (row for row in rows if row.size_bytes == case.size_bytes and spelt_dtype(row.dtype) == case.dtype)
+    return next((row for row in is_asked if spelt_redop(case.operation, row.redop) in ("", NO_REDOP, case.redop)), None)

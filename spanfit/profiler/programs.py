@@ -150,8 +150,12 @@ class ProgramWorlds:
         own.logs.mkdir(parents=True)
         out, err = own.logs / _STDOUT, own.logs / _STDERR
         limit = _Limit(tick, self.campaign.launch.timeout)
-        code, was_ended = self.worlds.execute(own, limit, out, err)
-        report = _take_report(own.logs / _REPORT)
+        try:
+            code, was_ended = self.worlds.execute(own, limit, out, err)
+        finally:
+            # Also where a person interrupts: a report must not keep its environment.
+            self.worlds.end()
+            report = _take_report(own.logs / _REPORT)
         if was_ended and not limit.has_expired:
             return None, None
         runs = read_log("\n".join(path.read_text(encoding="utf-8", errors="replace") for path in (out, err)))

@@ -117,8 +117,8 @@ def _one_thing(jobs: Sequence[SweptJob]) -> tuple[str, tuple[Setting, ...]]:
     if len(found) > 1:
         lines = [f"  {name}: {', '.join(format_setting(name, value) for value in found[name])}" for name in found]
         raise FitError(
-            f"{names}: found {len(found)} things that differ, expected one; name runs, or measure jobs, that differ in "
-            "one of these only:\n" + "\n".join(lines)
+            f"{names}: found {len(found)} things that differ, expected one; choose jobs (--job) and runs that differ "
+            "in one of these only:\n" + "\n".join(lines)
         )
     return next(iter(found.items()))
 

@@ -4,7 +4,7 @@ A world moves as long as any rank begins a new phase. Ranks wait for each other 
 arrive holds up all, and those that wait time out first: who ended first says nothing, who is behind does.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from spanfit.bench.heartbeat import Beat, Phase
@@ -51,7 +51,9 @@ class Suspects:
     evidence: str
 
 
-def find_suspects(nranks: int, beats: Mapping[int, Beat], states: Mapping[int, str]) -> Suspects:
+def find_suspects(
+    nranks: int, beats: Mapping[int, Beat], states: Mapping[int, str], told: Collection[int] = ()
+) -> Suspects:
     """Return who holds a stuck world up.
 
     Parameters
@@ -61,11 +63,14 @@ def find_suspects(nranks: int, beats: Mapping[int, Beat], states: Mapping[int, s
         The last beat of each rank that has given one.
     states : mapping of int to str
         The kernel's letter for the state of each rank's process, where it is known.
+    told : collection of int
+        The ranks that wrote their own stacks when the phase outlasted its limit.
 
     Notes
     -----
     A stopped process is to blame whatever the heartbeats say. Else those behind all others are, whose process may hang
-    in the kernel or be gone; a host that is cut off from the network alone shows in neither.
+    in the kernel or be gone. Where all are in one phase, a rank that wrote no stacks while others did does not run; a
+    host that is cut off from the network alone shows in none of these.
     """
     if halted := _in_state(states, _HALTED):
         return halted
@@ -76,7 +81,14 @@ def find_suspects(nranks: int, beats: Mapping[int, Beat], states: Mapping[int, s
     if behind:
         last, front = beats[behind[0]], max(beats.values(), key=lambda beat: beat.place)
         return Suspects(ranks=behind, evidence=f"did not get past {_where(last)}, while others wait in {_where(front)}")
-    return _in_state(states, _BLOCKED) or Suspects(ranks=(), evidence=_nobody(beats))
+    if blocked := _in_state(states, _BLOCKED):
+        return blocked
+    mute = tuple(rank for rank in range(nranks) if rank not in told) if told else ()
+    if mute:
+        return Suspects(
+            ranks=mute, evidence="wrote no stacks when its time was over, while others did: it does not run"
+        )
+    return Suspects(ranks=(), evidence=_nobody(beats))
 
 
 def _in_state(states: Mapping[int, str], telling: Mapping[str, str]) -> Suspects | None:

@@ -1,5 +1,6 @@
 """A training job: how it is spread over ranks and how a step goes, by a model's shapes or by volumes alone."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -115,8 +116,8 @@ def _batch_faults(job: TrainingJob) -> Iterator[str]:
         )
     if job.compute is ComputeMode.WAIT and not job.flops_per_s:
         yield "flops_per_s: missing; a calibrated wait needs the rate of a rank's compute, such as 4e14"
-    if job.flops_per_s is not None and job.flops_per_s <= 0:
-        yield f"flops_per_s: found {job.flops_per_s}, expected more than 0"
+    if job.flops_per_s is not None and not 0 < job.flops_per_s < math.inf:
+        yield f"flops_per_s: found {job.flops_per_s}, expected a finite number more than 0"
     if job.message_divisor < 1:
         yield f"message_divisor: found {job.message_divisor}, expected at least 1"
     elif job.message_divisor > 1 and job.compute in (ComputeMode.PRODUCTS, ComputeMode.TORCH):

@@ -250,7 +250,7 @@ class Model:
 
 
 def stage_layers(nlayers: int, nstages: int) -> tuple[range, ...]:
-    """Return the layers of each stage, even within one; the first stages have the more."""
+    """Return the layers of each stage, even within one; of two stages the first has the more."""
     ends = [-(-nlayers * stage // nstages) for stage in range(nstages + 1)]
     return tuple(range(first, end) for first, end in pairwise(ends))
 

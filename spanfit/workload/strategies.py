@@ -6,7 +6,7 @@ started when the last backward pass has left it, or the weights are gathered and
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spanfit.collectives import Collective
 from spanfit.workload.dtypes import Dtype
@@ -17,6 +17,7 @@ from spanfit.workload.program import (
     Axis,
     Collect,
     Compute,
+    ComputeMode,
     Direction,
     Operation,
     Program,
@@ -34,8 +35,11 @@ Work = Callable[[Pass, bool], Iterable[Operation]]
 
 
 def plan_job(job: Job, rank: int) -> Program:
-    """Return what a rank of a job does in one step, however the job is described."""
-    return plan_volumes(job, rank) if isinstance(job, StepJob) else plan_step(job, rank)
+    """Return what a rank of a job does in one step, however the job is described; compute none takes no time."""
+    program = plan_volumes(job, rank) if isinstance(job, StepJob) else plan_step(job, rank)
+    if job.compute is not ComputeMode.NONE:
+        return program
+    return tuple(replace(each, time_s=0.0) if isinstance(each, Compute) else each for each in program)
 
 
 def plan_step(job: TrainingJob, rank: int) -> Program:

@@ -132,10 +132,9 @@ def sshd(bed: Testbed, folder: Path) -> Iterator[Path]:
     ssh = programs / "ssh"
     ssh.write_text(f'#!/bin/sh\nexec {shlex.quote(str(find("ssh")))} -F {shlex.quote(str(folder / "ssh.conf"))} "$@"\n')
     ssh.chmod(0o755)
-    Path("/run/sshd").mkdir(exist_ok=True)
-    commands = [
-        bed.host_argv(host, [str(find("sshd")), "-D", "-e", "-f", str(folder / "sshd.conf")]) for host in bed.hosts
-    ]
+    # sshd insists on this folder, and hosts have a /run of their own.
+    start = f"mkdir -p /run/sshd && exec {find('sshd')} -D -e -f {shlex.quote(str(folder / 'sshd.conf'))}"
+    commands = [bed.host_argv(host, ["sh", "-c", start]) for host in bed.hosts]
     with running(commands, folder / "sshd.log", {}):
         for host in bed.hosts.values():
             _wait_for_port(host.address, 22, bed)

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from spanfit.errors import LaunchError
 from spanfit.launch import fabric as fabrics
 from spanfit.launch.fabric import Fabric
+from spanfit.launch.mpi import find_mpirun
 from spanfit.launch.testbed import Testbed
 from spanfit.results.store import Store
 from spanfit.topology.readers.cluster_file import render_cluster
@@ -45,6 +47,14 @@ def need(*programs: str) -> None:
         )
     if os.geteuid():
         pytest.skip("these daemons run as root only")
+
+
+def need_mpirun() -> None:
+    pytest.importorskip("mpi4py", reason="mpi4py is missing; install the extra 'mpi'")
+    try:
+        find_mpirun()
+    except LaunchError as error:
+        pytest.skip(str(error))
 
 
 def write_files(folder: Path, fabric: Fabric, launcher: str, backend: str, environment: str) -> None:
@@ -85,7 +95,9 @@ def test_a_campaign_in_an_allocation_of_a_real_slurm(bring_up: Callable[[Fabric]
 def test_a_campaign_over_a_real_ssh(
     bring_up: Callable[[Fabric], Testbed], tmp_path: Path, launcher: str, backend: str
 ) -> None:
-    need("sshd", "ssh", "ssh-keygen", *(["mpirun"] if launcher == "mpirun" else []))
+    need("sshd", "ssh", "ssh-keygen")
+    if launcher == "mpirun":
+        need_mpirun()
     fabric = make_fabric("ssh", hosts_per_leaf=2, host=1e9, uplink=1e9)
     bed = bring_up(fabric)
     write_files(tmp_path, fabric, launcher, backend, f"{GLOO}, {OPEN_MPI}" if launcher == "mpirun" else GLOO)

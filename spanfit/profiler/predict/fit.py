@@ -72,6 +72,11 @@ def fit_parameters(curves: Sequence[CurvesFile], cluster: Cluster, library: Libr
     found = tuple(pattern for each in curves for pattern in patterns(each, cluster))
     parameters = _first_guess(found)
     stages = _stages(found)
+    if not stages:
+        raise FitError(
+            f"curves: found {len(found)} patterns, too few of groups alone and of shared links to fit either; "
+            "measure the campaigns of examples/micro-patterns"
+        )
     for stage in stages:
         parameters = _search(parameters, stage, library)
     names = tuple(name for stage in stages for name in stage.names)

@@ -41,21 +41,43 @@ def mismatches(run: LogRun) -> tuple[str, ...]:
     -----
     The second needs the program's name and the ranks, which older versions do not print or a log may lack.
     """
+    return (*time_mismatches(run), *_busbw_mismatches(run), *_mean_mismatch(run))
+
+
+def time_mismatches(run: LogRun) -> tuple[str, ...]:
+    """Return a sentence where algbw is not size / time, so that one of them cannot be right."""
+    factor = _factor(run)
+    shares = (factor, 1.0) if collective_of(run.program) in _COUNTS_SHARES and factor else (1.0,)
+    wrong = [
+        f"size {row.size_bytes} {place} ({half.algbw.text} GB/s in {half.time_us.text} us)"
+        for row, place, half in _halves(run)
+        if not half.is_cpu_time and not _is_algbw(row.size_bytes, half, shares)
+    ]
+    return _told("algbw is not size / time", wrong)
+
+
+def _busbw_mismatches(run: LogRun) -> tuple[str, ...]:
+    factor = _factor(run)
+    if factor is None:
+        return ()
+    shares = (factor, 1.0) if collective_of(run.program) in _COUNTS_SHARES and factor else (1.0,)
+    factors = [factor / share for share in shares]
+    wrong = [
+        f"size {row.size_bytes} {place} (busbw {half.busbw.text}, algbw {half.algbw.text} GB/s)"
+        for row, place, half in _halves(run)
+        if not _is_busbw(half, factors)
+    ]
+    return _told(f"busbw is not algbw x {factor:.6g}", wrong)
+
+
+def _factor(run: LogRun) -> float | None:
     collective = collective_of(run.program)
     nranks = run.ranks_per_group or run.nranks
-    factor = busbw_factor(collective, nranks) if collective and nranks else None
-    shares = (factor, 1.0) if collective in _COUNTS_SHARES and factor else (1.0,)
-    factors = [factor / share for share in shares if share] if factor is not None else []
-    algbw: list[str] = []
-    busbw: list[str] = []
-    for row, place, half in _halves(run):
-        if not half.is_cpu_time and not _is_algbw(row.size_bytes, half, shares):
-            algbw.append(f"size {row.size_bytes} {place} ({half.algbw.text} GB/s in {half.time_us.text} us)")
-        if not _is_busbw(half, factors):
-            busbw.append(f"size {row.size_bytes} {place} (busbw {half.busbw.text}, algbw {half.algbw.text} GB/s)")
-    found = [("algbw is not size / time", algbw), (f"busbw is not algbw x {factor or 0:.6g}", busbw)]
-    said = [f"{what} in {len(where)} halves, first: {where[0]}" for what, where in found if where]
-    return tuple(said + _mean_mismatch(run))
+    return busbw_factor(collective, nranks) if collective and nranks else None
+
+
+def _told(what: str, where: Sequence[str]) -> tuple[str, ...]:
+    return (f"{what} in {len(where)} halves, first: {where[0]}",) if where else ()
 
 
 def _halves(run: LogRun) -> Iterator[tuple[Row, str, Half]]:
@@ -82,13 +104,13 @@ def _is_algbw(size_bytes: int, half: Half, shares: Sequence[float]) -> bool:
 
 
 def _is_busbw(half: Half, factors: Sequence[float]) -> bool:
-    """Return whether busbw is algbw times one of the factors; true where none is known."""
+    """Return whether busbw is algbw times one of the factors."""
     around = half.busbw.resolution + _SLACK * abs(half.busbw.value)
     for factor in factors:
         gap = abs(half.busbw.value - half.algbw.value * factor)
         if not gap > around or not gap > around + factor * half.algbw.resolution:
             return True
-    return not factors
+    return False
 
 
 def _mean_mismatch(run: LogRun) -> list[str]:

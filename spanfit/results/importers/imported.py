@@ -137,12 +137,26 @@ class Imported:
 
 
 def with_failure(run: Imported) -> Imported:
-    """Return the run with a row that says why it measured less than it should, where it did or gave no row at all."""
+    """Return the run with a row that says why it measured less than it should, where it did or gave no row at all.
+
+    A time that is none, such as one printed as 0.00, is a row that failed too.
+    """
+    run = replace(run, timings=tuple(map(_checked, run.timings)))
     if run.timings and run.status not in (LogStatus.FAILED, LogStatus.TRUNCATED):
         return run
     operation = run.timings[-1].operation if run.timings else spelt_operation(run.program)
     failure = Timing(operation=operation, size_bytes=0, redop="", status=Status.FAILED, reason=run.error or "no row")
     return replace(run, timings=(*run.timings, failure))
+
+
+def _checked(timing: Timing) -> Timing:
+    if timing.status is not Status.OK:
+        return timing
+    if 0 < timing.time_s < math.inf:
+        return replace(timing, time_min_s=timing.time_min_s if timing.time_min_s > 0 else math.nan)
+    reason = f"the time is printed as {timing.time_s:g}"
+    none = math.nan
+    return replace(timing, status=Status.FAILED, reason=reason, time_s=none, resolution_s=0.0, time_min_s=none)
 
 
 def spelt_operation(text: str) -> str:

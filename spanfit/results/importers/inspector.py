@@ -11,7 +11,6 @@ are left out.
 """
 
 import json
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -69,7 +68,7 @@ def _record(line: str) -> Record | None:
             nranks=int(head["n_ranks"]),
             host=str(meta["hostname"]),
             version=str(meta.get("inspector_output_format_version", "")),
-            operation=spelt_operation(call["coll"]),
+            operation=spelt_operation(str(call["coll"])),
             serial=int(call["coll_sn"]),
             size_bytes=int(call["coll_msg_size_bytes"]),
             time_s=float(call["coll_exec_time_us"]) * 1e-6,
@@ -128,5 +127,5 @@ def _timing(call: Sequence[Record]) -> Timing:
         redop=spelt_redop(operation, None),
         time_s=max(times_s),
         resolution_s=_RESOLUTION_S,
-        time_min_s=min(times_s) if min(times_s) > 0 else math.nan,
+        time_min_s=min(times_s),
     )

@@ -21,6 +21,7 @@ from spanfit.results.importers.imported import (
     spelt_redop,
     with_failure,
 )
+from spanfit.results.importers.judging import failure_of
 from spanfit.results.importers.log import LogStatus, Printed
 from spanfit.results.schema import Status
 
@@ -28,14 +29,15 @@ ENGINE = "osu"
 _PER_PEER = {Collective.ALL_GATHER, Collective.ALL_TO_ALL, Collective.GATHER, Collective.SCATTER}
 
 _TITLE = re.compile(
-    r"^# OSU (?P<library>MPI|NCCL|RCCL|xCCL)\S*(?: MANAGED)? ?(?P<what>.*?) ?(?P<kind>Latency|Bandwidth) Test"
+    r"^# OSU (?P<library>MPI|NCCL|RCCL|xCCL|)(?:-\S+)?(?: MANAGED)? ?(?P<what>.*?) ?(?P<kind>Latency|Bandwidth|) Test"
 )
+"""Of every program, so that none's rows pass for those of the table before; only those of known words are read."""
 _VERSION = re.compile(r" v(?P<version>\d[\d.]*)")
 _DTYPE = re.compile(r"^# Datatype: (?P<dtype>\w+)")
 _HEADER = re.compile(r"^# Size\s+(?P<names>\S.*)")
 _ROW = re.compile(r"^\d+\s+\S")
 _PAIRS = {"": Collective.SEND, "Bi-Directional": Collective.EXCHANGE}
-_BACKENDS = {"MPI": "mpi", "NCCL": "nccl", "RCCL": "rccl", "xCCL": ""}
+_BACKENDS = {"MPI": "mpi", "NCCL": "nccl", "RCCL": "rccl"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,7 @@ def _empty(table: _Table) -> Imported:
         engine=ENGINE,
         program=" ".join(filter(None, ("osu", table.title["what"].lower(), table.title["kind"].lower()))),
         version=table.version,
-        backend=_BACKENDS[table.title["library"]],
+        backend=_BACKENDS.get(table.title["library"], ""),
         nranks=2 if table.title["what"] in _PAIRS else None,
         hosts=None,
         timings=(),
@@ -86,12 +88,23 @@ def _empty(table: _Table) -> Imported:
 def _with_line(run: Imported, table: _Table, line: str) -> Imported:
     timings = tuple(_timings(table, line)) if _ROW.match(line) else ()
     if not timings:
-        return replace(run, foreign=(*run.foreign, line))
+        return _with_foreign(run, line)
+    run = replace(run, timings=(*run.timings, *timings))
+    if run.status is LogStatus.FAILED:
+        return run
     is_wrong = run.status is LogStatus.WRONG_RESULTS or timings[0].status is not Status.OK
     status = LogStatus.WRONG_RESULTS if is_wrong else LogStatus.OK
     error = "validation failed" if is_wrong else ""
     settings = {"time of": "the slowest rank" if "Max Latency(us)" in table.names else "the mean of the ranks"}
-    return replace(run, timings=(*run.timings, *timings), status=status, error=error, settings=settings)
+    return replace(run, status=status, error=error, settings=settings)
+
+
+def _with_foreign(run: Imported, line: str) -> Imported:
+    run = replace(run, foreign=(*run.foreign, line))
+    failure = failure_of(line)
+    if failure is None or failure.error_class is None or run.status is LogStatus.FAILED:
+        return run
+    return replace(run, status=LogStatus.FAILED, error=failure.text)
 
 
 def _timings(table: _Table, line: str) -> Iterator[Timing]:

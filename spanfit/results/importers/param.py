@@ -18,6 +18,7 @@ from spanfit.results.importers.imported import (
     spelt_redop,
     with_failure,
 )
+from spanfit.results.importers.judging import failure_of
 from spanfit.results.importers.log import LogStatus, Printed
 
 ENGINE = "param"
@@ -42,8 +43,9 @@ def read_param(text: str) -> tuple[Imported, ...]:
     world, backend = _WORLD.search(text), _BACKEND.search(text)
     timings, foreign = _timings(text)
     has_several = world is not None and int(world["ngroups"]) > 1
-    error = _SEVERAL if has_several else "" if timings else "the table has no row"
-    status = LogStatus.OK if not error else LogStatus.FAILED if has_several else LogStatus.TRUNCATED
+    failure = _SEVERAL if has_several else _failure(text)
+    error = failure or ("" if timings else "the table has no row")
+    status = LogStatus.FAILED if failure else LogStatus.TRUNCATED if error else LogStatus.OK
     run = Imported(
         engine=ENGINE,
         program="comms.py",
@@ -57,6 +59,12 @@ def read_param(text: str) -> tuple[Imported, ...]:
         foreign=foreign,
     )
     return (with_failure(run),)
+
+
+def _failure(text: str) -> str:
+    """Return the first line that tells of a failure, such as a launcher's, "" where none does."""
+    found = filter(None, map(failure_of, text.splitlines()))
+    return next((failure.text for failure in found if failure.error_class is not None), "")
 
 
 def _timings(text: str) -> tuple[tuple[Timing, ...], tuple[str, ...]]:

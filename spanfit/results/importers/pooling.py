@@ -33,7 +33,7 @@ class ImportRequest:
     campaign : str
         The name under which the run is known.
     nodes : tuple of str
-        The host of each rank, or each host once, for runs that print none.
+        For runs that print none: the host of each rank, or each host once where the run says how many ranks it has.
     origin : dict
         SHA-256 of each file, by name.
     started_at, ended_at : str

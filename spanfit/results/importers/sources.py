@@ -23,6 +23,7 @@ from spanfit.results.schema import Status
 _MODES = ("agg iters", "graph", "unalign")
 _BLOCKING = "Blocking Enabled"
 """Key of the line that a text prints, in words that differ between versions; a report has ``blocking``."""
+_LONE = "one of several worlds of a rank each, where one was meant: nccl-tests was built without MPI=1"
 _US = 1e-6
 
 
@@ -88,6 +89,7 @@ def from_log(run: LogRun, *, operation: str = "") -> Imported:
     name = spelt_operation(run.program) if run.program else operation
     is_rccl = "rccl" in run.version.lower()
     names = {device.name for device in run.devices if device.name}
+    is_lone = run.is_interleaved and run.nranks == 1 and run.status is LogStatus.OK
     found = Imported(
         engine="rccl-tests" if is_rccl else "nccl-tests",
         program=run.program or operation,
@@ -97,8 +99,8 @@ def from_log(run: LogRun, *, operation: str = "") -> Imported:
         hosts=_hosts(run),
         groups=_groups(run),
         timings=tuple(_timings(run, name)),
-        status=run.status,
-        error=run.error or ("" if run.status is LogStatus.OK else _why(run)),
+        status=LogStatus.FAILED if is_lone else run.status,
+        error=_LONE if is_lone else run.error or ("" if run.status is LogStatus.OK else _why(run)),
         gpu_model=", ".join(sorted(names)),
         settings=_settings(run),
         environment=run.environment if JSON_VERSION in run.parameters else None,
@@ -106,8 +108,9 @@ def from_log(run: LogRun, *, operation: str = "") -> Imported:
         foreign=run.foreign,
         warnings=run.warnings,
     )
-    is_told = bool(run.partial_rows) or run.error_class is ErrorClass.LOW_BANDWIDTH
-    return found if is_told else with_failure(found)
+    # A row may be partial and yet have both halves, where only what follows them was cut.
+    is_told = run.partial_rows and any(timing.status is Status.FAILED for timing in found.timings)
+    return found if is_told or run.error_class is ErrorClass.LOW_BANDWIDTH else with_failure(found)
 
 
 def _settings(run: LogRun) -> dict[str, str]:

@@ -91,6 +91,7 @@ def test_defect_6_a_mixture_without_its_experts_is_refused(tmp_path: Path) -> No
         (('"tiny"', '"huge"'), "step.model: found 'huge', expected one of deepseek-v3, gpt-14b"),
         (("dp = 2", "dp = 3"), "global_batch: found 8, expected a multiple of microbatch x dp = 1 x 3 = 3"),
         (("[step]", "[step]\ndtype = 'float'"), "step.dtype: found \"float\", expected 'float32'"),
+        (("[step]", "[step]\ncompute = 'torch'"), "compute: found torch, expected products, wait or none"),
         (("pp = 2", "pp = 2\norder = 'tp'"), "order is 'tp'; expected each of tp, cp, ep, dp, pp once"),
         (('[step]\nmodel = "tiny"\nglobal_batch = 8', ""), "step: missing; what a step does needs a [step] table"),
     ],

@@ -119,6 +119,13 @@ def test_a_case_that_fails_in_b_only_is_a_finding_even_if_its_other_launches_are
     assert found.summary()["newly failing"] == 1
 
 
+def test_a_case_that_only_b_has_and_only_fails_is_a_finding() -> None:
+    died = failed(replace(MEASUREMENT, size_bytes=0, redop=""))
+    first, *others = compared(CASES, died).cases
+    assert first.is_finding and first.sentence == "fails: 1 row without a time (rank 3 died)"
+    assert first.case.size_bytes == 0 and not any(case.is_finding for case in others)
+
+
 def test_what_failed_before_is_no_finding_and_is_said() -> None:
     lost: dict[CaseKey, CaseTimes] = {KEY: replace(times([]), nfailed=3, reason="no route")}
     (mended,) = compare_runs(lost, {KEY: times(QUIET)}).cases

@@ -14,14 +14,15 @@ def printed(text: str) -> Printed:
 
 
 def half(time_us: str, wrong: float | None = 0.0) -> Half:
-    return Half(time_us=printed(time_us), algbw=printed("1.00"), busbw=printed("1.00"), wrong=wrong)
+    algbw = printed(f"{4096 / float(time_us) / 1e3:.3f}")
+    return Half(time_us=printed(time_us), algbw=algbw, busbw=algbw, wrong=wrong)
 
 
 def device(rank: int, host: str) -> Device:
     return Device(rank=rank, group=0, pid=rank, host=host, device=0, bus_id="", name=None)
 
 
-ROW = Row(size_bytes=4096, count=1024, dtype="float", redop="sum", root=-1, oop=half("12.34"), ip=half("56.7"))
+ROW = Row(size_bytes=4096, count=1024, dtype="float", redop="prod", root=-1, oop=half("12.34"), ip=half("56.7"))
 RUN = LogRun(status=LogStatus.OK, nranks=2, devices=(device(0, "n1"), device(1, "n2")), rows=(ROW,))
 EXPECTED = Expected(case=CASE, hosts=("n1.example.org", "n2"), nranks_per_group=2)
 
@@ -42,6 +43,13 @@ def test_a_report_has_more_digits() -> None:
     assert found.resolution_s == pytest.approx(0.5e-12)
 
 
+def test_a_time_that_its_bandwidth_contradicts_is_no_result() -> None:
+    lie = replace(half("12.34"), time_us=printed("6.17"))
+    found = judge(EXPECTED, (replace(RUN, rows=(replace(ROW, oop=lie),)),), None, 0, "")
+    assert found.status is Status.FAILED
+    assert "contradict one another: algbw is not size / time in 1 halves" in found.reason
+
+
 @pytest.mark.parametrize(
     ("run", "code", "status", "reason", "advice"),
     [
@@ -54,7 +62,17 @@ def test_a_report_has_more_digits() -> None:
             "rank 0 ran on n2, expected n1.example.org",
             "hosts file",
         ),
-        (replace(RUN, rows=()), 0, Status.FAILED, "printed no row of 4096 B; sizes printed: none", ""),
+        (replace(RUN, rows=()), 0, Status.FAILED, "printed no row of 4096 B float32 product; rows printed: none", ""),
+        # What a build does not know it takes for float or sum, and goes on.
+        (replace(RUN, rows=(replace(ROW, dtype="half"),)), 0, Status.FAILED, "rows printed: 4096 B half prod", ""),
+        (replace(RUN, rows=(replace(ROW, redop="sum"),)), 0, Status.FAILED, "rows printed: 4096 B float sum", ""),
+        (
+            replace(RUN, status=LogStatus.FAILED, error="not enough slots", error_class=ErrorClass.LAUNCHER),
+            1,
+            Status.FAILED,
+            "not enough slots (exit code 1 of the launcher)",
+            "",
+        ),
         (replace(RUN, rows=(replace(ROW, oop=None),)), 0, Status.FAILED, "without its out-of-place half", ""),
         (replace(RUN, rows=(replace(ROW, oop=half("nan")),)), 0, Status.FAILED, "printed a time of nan us", ""),
         (replace(RUN, rows=(replace(ROW, oop=half("1.0", 7.0)),)), 0, Status.WRONG_RESULT, "7 wrong elements", ""),

@@ -45,6 +45,16 @@ def test_sensitivity_finds_what_differs_between_runs(tmp_path: Path) -> None:
     assert (document["thing"], document["per"]) == ("rate.minipod", "doubling")
 
 
+def test_sensitivity_looks_at_one_job_of_several(tmp_path: Path) -> None:
+    for run_id, rate in (("20260102-slow", 2e8), ("20260103-fast", 4e8)):
+        stored(tmp_path, [JOB, JOB | {"name": "other", "dp": 4}], run_id, truth={"minipod": rate})
+    document = json.loads(ran(tmp_path, "sensitivity", "20260102", "20260103", "--job", "other", "--json").stdout)
+    assert document["thing"] == "rate.minipod"
+    assert {point["job"] for arm in document["arms"] for point in arm["points"]} == {"other"}
+    refused = ran(tmp_path, "sensitivity", "--job", "none")
+    assert str(refused.exception) == "--job: found none, expected one of job, other"
+
+
 def test_sensitivity_refuses_what_it_cannot_tell_apart_and_other_kinds_of_figure(tmp_path: Path) -> None:
     stored(tmp_path, [JOB, JOB | {"name": "other", "dp": 4, "gradient_bytes": 1 << 22}], "20260102-two")
     refused = ran(tmp_path, "sensitivity")

@@ -76,6 +76,14 @@ def test_who_is_to_blame(
     assert evidence in found.evidence
 
 
+def test_where_all_are_in_one_phase_a_rank_that_writes_no_stacks_does_not_run() -> None:
+    found = find_suspects(3, TOGETHER, {}, told=(0, 2))
+    assert found.ranks == (1,)
+    assert "wrote no stacks" in found.evidence
+    assert find_suspects(3, TOGETHER, {}, told=(0, 1, 2)).ranks == ()
+    assert find_suspects(3, {**TOGETHER, 2: beat(4, Phase.CHECK)}, {}, told=(0, 2)).ranks == (2,)
+
+
 def test_ranks_are_named_with_their_hosts() -> None:
     assert name_ranks((1, 2), ("a", "b"), 2) == "rank 1 on a and rank 2 on b"
 

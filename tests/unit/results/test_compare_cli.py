@@ -46,7 +46,7 @@ def test_a_regression_ends_with_a_finding_and_what_differs_is_said_above_it(stor
     first, second = (line for line in table.splitlines() if "all_reduce" in line)
     assert "79.7 ms" in first and "slower: 2" in first
     assert "the same within 3.0%" in second
-    assert shown.stdout.splitlines()[-1] == "2 cases in both: 1 slower, 1 same"
+    assert shown.stdout.splitlines()[-1] == "2 cases compared: 1 slower, 1 same"
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from spanfit.workload.program import (
     Wait,
 )
 from spanfit.workload.schedules import Schedule
-from spanfit.workload.strategies import plan_step, plan_volumes
+from spanfit.workload.strategies import plan_job, plan_step, plan_volumes
 from spanfit.workload.traffic import counted, counted_by_stage, modelled
 from tests.unit.workload.factory import JOBS, MODELS, job, programs
 
@@ -253,6 +253,13 @@ def test_a_rate_gives_compute_its_time() -> None:
         assert each.time_s == pytest.approx(each.flops / 1e9)
 
 
+@given(STEPS)
+def test_compute_that_is_not_run_takes_no_time(step: StepJob) -> None:
+    described = replace(job(), flops_per_s=1e9, compute=ComputeMode.NONE)
+    for each in (*plan_job(replace(step, compute=ComputeMode.NONE), 0), *plan_job(described, 0)):
+        assert not isinstance(each, Compute) or each.time_s == 0
+
+
 @pytest.mark.parametrize(
     ("changes", "lines"),
     [
@@ -261,7 +268,8 @@ def test_a_rate_gives_compute_its_time() -> None:
         ({"compute": "wait"}, ["flops_per_s: missing; a calibrated wait needs the rate"]),
         ({"message_divisor": 0}, ["message_divisor: found 0, expected at least 1"]),
         ({"message_divisor": 8}, ["message_divisor: found 8 with whole products", "or compute wait or none"]),
-        ({"flops_per_s": -1.0}, ["flops_per_s: found -1.0, expected more than 0"]),
+        ({"flops_per_s": -1.0}, ["flops_per_s: found -1.0, expected a finite number more than 0"]),
+        ({"flops_per_s": float("nan")}, ["flops_per_s: found nan, expected a finite number"]),
         ({"fsdp": 3, "buckets": 0}, ["buckets: found 0, expected at least 1", "fsdp: found 3, expected a divisor of"]),
         ({"virtual_stages": 2}, ["virtual_stages: found 2 with 1f1b", "expected 2 or more where interleaved"]),
         ({"layout": ParallelLayout(dp=2, pp=9)}, ["pp: found 9 x 1 stages, expected at most the 8 layers of tiny"]),

@@ -56,6 +56,10 @@ def test_too_few_patterns_and_another_cluster_are_refused() -> None:
         fit_parameters([told], EIGHT, Library.GLOO)
     with pytest.raises(FitError, match="found another cluster"):
         fit_parameters([told], cluster(minipods=3), Library.GLOO)
+    shapes = [(operation, nnodes, span) for operation, nnodes in (("send", 2), ("send_recv", 4)) for span in (1, 2)]
+    told = document(EIGHT, tuple(curve(*shape, "sorted", "alone", (0.1, 0.3, 1.1)) for shape in shapes))
+    with pytest.raises(FitError, match="found 12 patterns, too few"):
+        fit_parameters([told], EIGHT, Library.GLOO)
     wide = document(EIGHT, (curve("send", 2, 3, "sorted", "alone", (1.0,)),))
     with pytest.raises(FitError, match=r"run micro.*expected curves of cluster small"):
         fit_parameters([wide], EIGHT, Library.GLOO)

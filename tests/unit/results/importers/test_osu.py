@@ -57,9 +57,24 @@ def test_both_directions_are_counted_once() -> None:
         "# OSU MPI Non-blocking Allreduce Latency Test v7.4\n# Size  Overall(us)  Compute(us)\n8  10.0  5.0\n",
         "# OSU MPI Put Latency Test v7.4\n# Window creation: MPI_Win_allocate\n# Size          Latency (us)\n8  10.0\n",
         "# OSU MPI Multi Latency Test v7.4\n# Size          Latency (us)\n8  10.0\n",
+        "# OSU MPI_Put Latency Test v5.9\n# Size          Latency (us)\n8  10.0\n",
+        "# OSU OpenSHMEM Put Test v7.4\n# Size          Latency (us)\n8  10.0\n",
     ],
 )
 def test_a_program_that_is_not_read_gives_no_times_but_its_lines(text: str) -> None:
     (run,) = read_osu(text)
     assert {timing.status for timing in run.timings} == {Status.FAILED} and run.status is LogStatus.TRUNCATED
     assert any(line.startswith("8 ") for line in run.foreign)
+
+
+def test_a_table_that_is_not_read_adds_no_rows_to_the_one_before() -> None:
+    other = "# OSU MPI_Get_accumulate latency Test v5.9\n# Size          Latency (us)\n8  7.77\n"
+    read, left = read_osu(COLLECTIVE + other)
+    assert read == read_osu(COLLECTIVE)[0] and left.foreign == ("8  7.77",)
+
+
+def test_a_time_of_nothing_and_a_launchers_failure_are_rows_that_failed() -> None:
+    text = "# OSU MPI Allreduce Latency Test v7.4\n# Size       Avg Latency(us)\n4  0.00\n8  1.50\n"
+    (run,) = read_osu(text + "mpirun noticed that process rank 3 on node n2 exited on signal 9 (Killed).\n")
+    assert [timing.status for timing in run.timings] == [Status.FAILED, Status.OK, Status.FAILED]
+    assert run.status is LogStatus.FAILED and "signal 9" in run.timings[-1].reason

@@ -46,3 +46,8 @@ def test_a_table_of_pairs_is_not_understood_and_said() -> None:
 def test_a_row_that_was_cut_is_not_a_time() -> None:
     (run,) = read_param(TEXT[: TEXT.index("103.7")].rstrip())
     assert [timing.size_bytes for timing in run.timings] == [1024, 2048] and len(run.foreign) == 1
+
+
+def test_a_launchers_failure_is_no_good_run() -> None:
+    (run,) = read_param(TEXT + "srun: error: n2: task 3: Segmentation fault (core dumped)\n")
+    assert run.status is LogStatus.FAILED and "task 3" in run.timings[-1].reason

@@ -1,10 +1,12 @@
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from spanfit.errors import ConfigError
 from spanfit.profiler.curves import fit_curves, join_curves
+from spanfit.results.importers.log import LogStatus
 from spanfit.results.importers.pooling import ImportRequest, pool
 from spanfit.results.importers.sources import read_sources
 from spanfit.results.schema import Measurement, RunInfo, Status
@@ -121,6 +123,19 @@ def test_what_failed_is_a_row_with_its_reason() -> None:
     assert (empty.status, empty.reason) == (Status.FAILED, "no row")
     assert all(row.reason and row.time_s != row.time_s for row in rows if row.status is not Status.OK)
     assert fit_curves(pd.DataFrame([asdict(row) for row in rows]))
+
+
+def test_worlds_of_one_rank_each_are_no_result_of_one_world() -> None:
+    text = (Path(__file__).parents[3] / "data" / "nccl_tests" / "v2178_two_labelled_worlds.log").read_text()
+    (source,) = read_sources({"a.log": text})
+    assert [run.status for run in source.runs] == [LogStatus.FAILED] * 2
+    assert all("built without MPI=1" in run.timings[-1].reason for run in source.runs)
+
+
+def test_a_log_that_was_cut_behind_its_last_half_has_a_row_that_failed() -> None:
+    text = (Path(__file__).parents[3] / "data" / "nccl_tests" / "v2178_timestamps_cut.log").read_text()
+    (run,) = read_sources({"a.log": text})[0].runs
+    assert (run.status, run.timings[-1].status) == (LogStatus.TRUNCATED, Status.FAILED)
 
 
 def test_groups_at_once_are_one_row_of_the_widest() -> None:
