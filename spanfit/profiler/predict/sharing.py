@@ -164,6 +164,7 @@ class Sharing:
                     members[link] = [flow]
         rooms = self._capacities(members)
         capacities = dict(rooms)
+        counts = {link: len(flows) for link, flows in members.items()}
         going = [flow for flow in self.flows if flow.use]
         while going:
             levels = {link: rooms[link] / weight for link, weight in weights.items()}
@@ -177,7 +178,7 @@ class Sharing:
             for flow in going:
                 level = flow.level
                 if any(levels[link] == level == lowest[link] for link, _ in flow.use):
-                    self._fix(flow, max(level * flow.weight, _LEAST_RATE), rooms, weights)
+                    self._fix(flow, max(level * flow.weight, _LEAST_RATE), rooms, weights, counts)
                 else:
                     left.append(flow)
             going = left
@@ -186,13 +187,18 @@ class Sharing:
         return {link: max(0.0, capacities[link] - rooms[link]) for link in members}
 
     @staticmethod
-    def _fix(flow: Flow, rate: float, rooms: dict[int, float], weights: dict[int, float]) -> None:
-        """Give a flow its rate and take it out of the weights of its links."""
+    def _fix(
+        flow: Flow, rate: float, rooms: dict[int, float], weights: dict[int, float], counts: dict[int, int]
+    ) -> None:
+        """Give a flow its rate and take it out of the weights of its links, which end with their last flow."""
         flow.rate = rate
         for link, share in flow.use:
             rooms[link] -= rate * share
-            weights[link] -= share * flow.weight
-            if weights[link] <= _NO_WEIGHT:
+            counts[link] -= 1
+            if counts[link]:
+                # What is left of very unlike weights may cancel out.
+                weights[link] = max(weights[link] - share * flow.weight, _NO_WEIGHT)
+            else:
                 del weights[link]
 
     def _capacities(self, members: dict[int, list[Flow]]) -> dict[int, float]:

@@ -41,6 +41,16 @@ def test_what_a_flow_cannot_use_goes_to_the_others() -> None:
     assert finish(Sharing(CONDUCT, 0), flows) == pytest.approx([1.0, 1.0])
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_shares_may_be_as_unlike_as_doubles_allow(seed: int) -> None:
+    unlike = replace(CONDUCT, spread=15.0, redraw_s=1e9)
+    paths = [(0, 2), (0,), (0, 3), (2,), (1, 3), (0, 1)]
+    flows = [(0.0, use_of([path]), 4.0) for path in paths]
+    ends_s = finish(Sharing(unlike, seed), flows)
+    # Link 0 carries 16 bytes at 10 a second, and is idle for no longer than the others take.
+    assert 1.6 * (1 - 1e-6) <= max(ends_s) <= 1.6 + 3.0
+
+
 def test_a_collective_loads_a_link_as_often_as_its_edges_cross_it() -> None:
     use = use_of([(0, 2), (2,), (1,)])
     assert dict(use) == {0: 1.0, 2: 2.0, 1: 1.0}
