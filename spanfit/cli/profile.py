@@ -160,11 +160,13 @@ def _marked(nunits: int, is_provisional: bool) -> str:
 def gains(run: str, store: Path, as_json: bool) -> None:
     """Show what each aligned placement of a job gains over the misaligned ones."""
     from spanfit.errors import FitError
-    from spanfit.profiler.gains import fit_gains, seconds_per_launch
+    from spanfit.profiler.gains import fit_gains, lacking_base, seconds_per_launch
     from spanfit.results.store import Store
 
     info, frame = Store(store).read(Store(store).resolve(run))
     jobs = fit_gains(frame, seconds_per_launch(info))
+    for fault in lacking_base(frame):
+        talk(fault)
     if not jobs:
         raise FitError(f"run {info.run_id}: found no training steps, expected some; add jobs to the campaign")
     if as_json:

@@ -121,7 +121,9 @@ class JobGains:
 
 
 def fit_gains(frame: pd.DataFrame, launch_s: float | None = None) -> tuple[JobGains, ...]:
-    """Return the gains of every job whose training steps a run measured, sorted by job.
+    """Return the gains of every job whose training steps a run measured beside a base, sorted by job.
+
+    Jobs without a base are left out; :func:`lacking_base` names them.
 
     Parameters
     ----------
@@ -135,7 +137,7 @@ def fit_gains(frame: pd.DataFrame, launch_s: float | None = None) -> tuple[JobGa
     Raises
     ------
     FitError
-        If a job has no misaligned arm to compare with, or a row has status ok but no time.
+        If no job has a misaligned arm to compare with, or a row has status ok but no time.
 
     Notes
     -----
@@ -143,9 +145,10 @@ def fit_gains(frame: pd.DataFrame, launch_s: float | None = None) -> tuple[JobGa
     the whole base, so that the base is the same thing in all of them. The base of a launch is the median of its
     misaligned arms' median log times.
     """
-    jobs = step_times(frame)
-    if faults := [_no_base(job) for job in jobs if not job.base_arms]:
-        raise FitError("\n".join(faults))
+    measured = step_times(frame)
+    jobs = tuple(job for job in measured if job.base_arms)
+    if measured and not jobs:
+        raise FitError("\n".join(map(_no_base, measured)))
     gains, pairs = _gains(jobs, launch_s), _pairs(jobs, launch_s)
     return tuple(
         _job_gains(
@@ -155,6 +158,11 @@ def fit_gains(frame: pd.DataFrame, launch_s: float | None = None) -> tuple[JobGa
         )
         for job in jobs
     )
+
+
+def lacking_base(frame: pd.DataFrame) -> tuple[str, ...]:
+    """Return a sentence for each job of a run whose gains cannot be told, as nothing misaligned was measured of it."""
+    return tuple(_no_base(job) for job in step_times(frame) if not job.base_arms)
 
 
 def seconds_per_launch(info: RunInfo) -> float | None:

@@ -17,7 +17,7 @@ from spanfit.errors import FitError
 from spanfit.placer.model import Placement
 from spanfit.profiler import statistics
 from spanfit.profiler.curves import SMALLEST_EFFECT, fit_curves, join_curves
-from spanfit.profiler.gains import JobGains, fit_gains, seconds_per_launch
+from spanfit.profiler.gains import JobGains, fit_gains, lacking_base, seconds_per_launch
 from spanfit.profiler.pairs import fit_pairs
 from spanfit.report import figures, findings, pair_map, placement_map, tables
 from spanfit.report.drawing import printable
@@ -138,9 +138,9 @@ def _placement_panels(placement: Placement | None, free: Mapping[str, int] | Non
 
 
 def _gains(info: RunInfo, frame: pd.DataFrame) -> tuple[tuple[JobGains, ...], str]:
-    """Return the gains, or none and why they cannot be told."""
+    """Return the gains, and why those of some jobs or of all cannot be told."""
     try:
-        return fit_gains(frame, seconds_per_launch(info)), ""
+        return fit_gains(frame, seconds_per_launch(info)), "\n".join(lacking_base(frame))
     except FitError as error:
         return (), str(error)
 

@@ -17,7 +17,7 @@ from spanfit import files
 from spanfit.bench.arms import DP_ALIGNED, PP_ALIGNED
 from spanfit.errors import FitError
 from spanfit.profiler import statistics
-from spanfit.profiler.gains import JobGains, fit_gains
+from spanfit.profiler.gains import JobGains, fit_gains, lacking_base
 from spanfit.results.schema import Estimate, RunInfo
 from spanfit.weights.model import SCHEMA_VERSION, WeightEntry, WeightSet
 from spanfit.workload.job import Job, StepJob, TrainingJob, node_grid
@@ -130,6 +130,8 @@ def fit_weights(info: RunInfo, frame: pd.DataFrame, *, created_at: str) -> Weigh
         If the run holds no training steps, or a job lacks an arm or its description; all jobs at once.
     """
     jobs = _jobs(info)
+    if faults := lacking_base(frame):
+        raise FitError("\n".join(faults))
     gains = [job for job in fit_gains(frame) if not _is_of_one_kind(jobs.get((job.job, job.compute)))]
     if not gains:
         raise FitError(

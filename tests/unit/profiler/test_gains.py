@@ -6,7 +6,7 @@ import pytest
 
 from spanfit.bench.case import COMMUNICATION
 from spanfit.errors import FitError
-from spanfit.profiler.gains import JobGains, PlacementGain, fit_gains, seconds_per_launch
+from spanfit.profiler.gains import JobGains, PlacementGain, fit_gains, lacking_base, seconds_per_launch
 from spanfit.profiler.statistics import Verdict
 from spanfit.results.schema import Estimate, Measurement
 from tests.unit.profiler.factory import MEASUREMENT, RUN, Noise, failed, framed, measured, step_cases
@@ -214,12 +214,17 @@ def test_modes_of_compute_are_never_mixed() -> None:
     assert wait.base_time_s.value == pytest.approx(2 * none.base_time_s.value)
 
 
-def test_jobs_without_a_base_are_all_named() -> None:
-    cases = [*step_cases({"packed": 1.0}, "one"), *step_cases({"dp-aligned": 1.0}, "two"), *step_cases(ARMS)]
-    with pytest.raises(FitError) as caught:
-        fit_gains(framed(measured(np.random.default_rng(12), cases)))
-    first, second = str(caught.value).splitlines()
+def test_jobs_without_a_base_are_all_named_and_cost_the_others_nothing() -> None:
+    cases = [*step_cases({"packed": 1.0}, "one"), *step_cases({"dp-aligned": 1.0}, "two")]
+    alone = framed(measured(np.random.default_rng(12), cases))
+    first, second = lacking_base(alone)
     assert first.startswith("job one: found packed; expected") and second.startswith("job two: found dp-aligned;")
+    with pytest.raises(FitError) as caught:
+        fit_gains(alone)
+    assert str(caught.value).splitlines() == [first, second]
+    frame = framed(measured(np.random.default_rng(12), [*cases, *step_cases(ARMS, "whole")]))
+    assert [job.job for job in fit_gains(frame)] == ["whole"]
+    assert lacking_base(frame) == (first, second)
 
 
 def test_collectives_are_no_steps() -> None:
