@@ -130,8 +130,8 @@ def fit_weights(info: RunInfo, frame: pd.DataFrame, *, created_at: str) -> Weigh
         If the run holds no training steps, or a job lacks an arm or its description; all jobs at once.
     """
     jobs = _jobs(info)
-    if faults := lacking_base(frame):
-        raise FitError("\n".join(faults))
+    if baseless := lacking_base(frame):
+        raise FitError("\n".join(baseless))
     gains = [job for job in fit_gains(frame) if not _is_of_one_kind(jobs.get((job.job, job.compute)))]
     if not gains:
         raise FitError(
