@@ -1,7 +1,12 @@
-"""What a log of nccl-tests or rccl-tests says, whichever version printed it and whether as text or as JSON."""
+"""What a log of nccl-tests or rccl-tests says, whichever version printed it and whether as text or as JSON.
+
+Numbers and halves are named tuples: a log has very many of them, and these are made three times as fast as frozen
+dataclasses.
+"""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class LogStatus(StrEnum):
@@ -34,8 +39,7 @@ class ErrorClass(StrEnum):
     NOT_ONE_WORLD = "not_one_world"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Printed:
+class Printed(NamedTuple):
     """A number as a program printed it.
 
     Attributes
@@ -73,8 +77,7 @@ class PerIteration:
     times_us: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Half:
+class Half(NamedTuple):
     """The out-of-place or the in-place half of a row.
 
     Attributes

@@ -290,9 +290,9 @@ def _half(layout: Layout, places: Places, cells: Sequence[str | None]) -> Half |
     wrong = cells[places.wrong] if places.wrong else None
     checked = 0.0 if wrong == "0" else None if wrong is None or wrong == "N/A" else float(wrong.rstrip("*"))
     return Half(
-        time_us=_from_ms(time) if layout.is_first else Printed(value=float(time), text=time),
-        algbw=Printed(value=float(algbw), text=algbw),
-        busbw=Printed(value=float(busbw), text=busbw),
+        _from_ms(time) if layout.is_first else Printed(float(time), time),
+        Printed(float(algbw), algbw),
+        Printed(float(busbw), busbw),
         wrong=checked if layout.counts_wrong else None,
         max_error=None if layout.counts_wrong else checked,
         is_cpu_time=places.is_cpu_time,

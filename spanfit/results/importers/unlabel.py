@@ -1,8 +1,8 @@
 """Logs as they reach people, line by line: without byte order mark, colours, carriage returns and launchers' labels."""
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 _POD = r"\[pod/[^\]\s]+\] "
@@ -13,8 +13,7 @@ _STREAM = re.compile("<std[a-z]+>")
 _BANNER = re.compile(r"(?<=.)(?=# (?:nccl-tests version |Collective test starting: |nThread \d))")
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """A line without its label.
 
     Attributes

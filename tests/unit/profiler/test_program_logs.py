@@ -44,7 +44,7 @@ def test_a_report_has_more_digits() -> None:
 
 
 def test_a_time_that_its_bandwidth_contradicts_is_no_result() -> None:
-    lie = replace(half("12.34"), time_us=printed("6.17"))
+    lie = half("12.34")._replace(time_us=printed("6.17"))
     found = judge(EXPECTED, (replace(RUN, rows=(replace(ROW, oop=lie),)),), None, 0, "")
     assert found.status is Status.FAILED
     assert "contradict one another: algbw is not size / time in 1 halves" in found.reason
