@@ -127,6 +127,20 @@ class Row:
     timestamp: str = ""
     cycle: int = 0
 
+    def in_cycle(self, cycle: int) -> "Row":
+        """Return the same row as one of another repeat of the sweep."""
+        return Row(
+            size_bytes=self.size_bytes,
+            count=self.count,
+            dtype=self.dtype,
+            redop=self.redop,
+            root=self.root,
+            oop=self.oop,
+            ip=self.ip,
+            timestamp=self.timestamp,
+            cycle=cycle,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:

@@ -195,7 +195,7 @@ def _in_cycles(rows: Sequence[Row], marks: Sequence[tuple[int, int]], parameters
     done = list(rows)
     ends = [start for start, _ in cycles[1:]] + [len(rows)]
     for (start, cycle), end in zip(cycles, ends, strict=False):
-        done[start:end] = [replace(row, cycle=cycle) for row in rows[start:end]]
+        done[start:end] = [row.in_cycle(cycle) for row in rows[start:end]]
     return tuple(done)
 
 

@@ -52,9 +52,10 @@ def lines(text: str) -> tuple[Line, ...]:
     last = len(raw) - 1
     found: list[Line] = []
     for number, line in enumerate(raw):
-        label, content = _split_label(line)
-        *cut, whole = _BANNER.split(content) if "# " in content[1:] else (content,)
-        found.extend(Line(number, label, part, True) for part in cut)
+        label, whole = _split_label(line)
+        if "# " in whole[1:]:
+            *cut, whole = _BANNER.split(whole)
+            found += [Line(number, label, part, True) for part in cut]
         if number < last or whole:
             found.append(Line(number, label, whole, number == last))
     return tuple(found)

@@ -73,8 +73,8 @@ def worlds(lines: Sequence[Line]) -> tuple[World, ...]:
 
 
 def _kind(line: Line) -> Kind | None:
-    kind, pattern = _KINDS.get(line.text.lstrip(" #").partition(" ")[0], (None, None))
-    return kind if pattern and pattern.match(line.text) else None
+    known = _KINDS.get(line.text.lstrip(" #").partition(" ")[0])
+    return known[0] if known and known[1].match(line.text) else None
 
 
 def _streams(lines: Sequence[Line]) -> list[list[Line]]:
