@@ -91,9 +91,11 @@ def judge(expected: Expected, runs: Sequence[LogRun], report: LogRun | None, cod
     said : str
         The line of its output that says most, where the programs' own words do not tell what went wrong.
     """
-    if len(runs) > 1 or any(run.is_interleaved for run in runs):
+    # Ranks may fail, and say so, before rank 0 prints what it runs.
+    worlds = [run for run in runs if run.parameters or run.devices or run.rows]
+    if len(worlds) > 1 or any(run.is_interleaved for run in runs):
         return _not_one_world(f"printed several worlds where one of {len(expected.hosts)} ranks was started")
-    run = runs[0] if runs else LogRun(status=LogStatus.TRUNCATED)
+    run = min(runs, key=lambda run: list(LogStatus).index(run.status), default=LogRun(status=LogStatus.TRUNCATED))
     if run.status is LogStatus.WRONG_RESULTS:
         return Outcome(status=Status.WRONG_RESULT, reason=run.error or "wrong results")
     if run.status is not LogStatus.OK or code:

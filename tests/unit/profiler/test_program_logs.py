@@ -43,6 +43,13 @@ def test_a_report_has_more_digits() -> None:
     assert found.resolution_s == pytest.approx(0.5e-12)
 
 
+def test_ranks_that_fail_before_rank_0_says_what_it_runs_are_of_its_world() -> None:
+    early = LogRun(status=LogStatus.FAILED, error="n2: Test CUDA failure", error_class=ErrorClass.CUDA)
+    begun = LogRun(status=LogStatus.TRUNCATED, parameters={"nThread": "1"})
+    found = judge(EXPECTED, (early, begun), None, 2, "")
+    assert found.reason.startswith("n2: Test CUDA failure (exit code 2")
+
+
 def test_a_time_that_its_bandwidth_contradicts_is_no_result() -> None:
     lie = half("12.34")._replace(time_us=printed("6.17"))
     found = judge(EXPECTED, (replace(RUN, rows=(replace(ROW, oop=lie),)),), None, 0, "")
