@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from datetime import datetime
 
 import numpy as np
 import pandas as pd
@@ -166,12 +165,14 @@ def lacking_base(frame: pd.DataFrame) -> tuple[str, ...]:
 
 
 def seconds_per_launch(info: RunInfo) -> float | None:
-    """Return the mean seconds of a launch of a run, everything between its steps included; None of no launch.
+    """Return the mean seconds of a launch of a run, with all between its steps; None where that is unknown.
 
     A run that was resumed counts the pause, too.
     """
-    took_s = (datetime.fromisoformat(info.ended_at) - datetime.fromisoformat(info.started_at)).total_seconds()
-    return took_s / info.launches if info.launches and took_s > 0 else None
+    if info.period is None or not info.launches:
+        return None
+    start, end = info.period
+    return (end - start).total_seconds() / info.launches if end > start else None
 
 
 def _belongs(found: PlacementGain | ArmPair, job: StepTimes) -> bool:

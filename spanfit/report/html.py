@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from importlib import resources
 
 import numpy as np
@@ -206,10 +205,9 @@ def _on_what(info: RunInfo) -> str:
 
 
 def _when(info: RunInfo) -> str:
-    try:
-        start, end = (datetime.fromisoformat(text) for text in (info.started_at, info.ended_at))
-    except ValueError:
+    if info.period is None:
         return f"{info.started_at} to {info.ended_at}."
+    start, end = info.period
     return f"{start:%Y-%m-%d %H:%M} UTC, for {units.format_time((end - start).total_seconds())}."
 
 

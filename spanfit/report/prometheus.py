@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from datetime import datetime
 
 from spanfit import collectives
 from spanfit.bench.case import CaseKind
@@ -41,10 +40,10 @@ def render_prometheus(info: RunInfo, cases: Mapping[CaseKey, CaseTimes]) -> str:
     labelled = [({**named, **_labels(key)}, key, case) for key, case in cases.items()]
     times = [(labels, time_s) for labels, _, case in labelled if (time_s := case.time_s())]
     rates = [(labels, rate) for labels, key, case in labelled if (rate := _busbw(key, case.time_s()))]
-    ended_s = datetime.fromisoformat(info.ended_at).timestamp()
+    ended: Samples = [(named, info.period[1].timestamp())] if info.period else []
     metrics = [
         _Metric(name="spanfit_run_info", help="What was true of the run, always 1.", samples=[(_about(info), 1.0)]),
-        _Metric(name="spanfit_run_end_timestamp_seconds", help="When the run ended.", samples=[(named, ended_s)]),
+        _Metric(name="spanfit_run_end_timestamp_seconds", help="When the run ended.", samples=ended),
         *_metrics("spanfit_time", "seconds", "Time of an operation on its slowest rank", times),
         *_metrics("spanfit_busbw", "bytes_per_second", "Bus bandwidth with the factors of nccl-tests", rates),
         _Metric(

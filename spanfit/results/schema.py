@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 SCHEMA_VERSION = 2
@@ -152,6 +153,14 @@ class RunInfo:
     git_commit: str
     spec: dict[str, object]
     origin: dict[str, str]
+
+    @property
+    def period(self) -> tuple[datetime, datetime] | None:
+        """Start and end of the run; None where the stored times are no dates."""
+        try:
+            return datetime.fromisoformat(self.started_at), datetime.fromisoformat(self.ended_at)
+        except ValueError:
+            return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

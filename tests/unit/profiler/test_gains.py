@@ -88,6 +88,7 @@ def test_a_launch_takes_its_share_of_the_run() -> None:
     assert seconds_per_launch(RUN) == 100.0
     assert seconds_per_launch(replace(RUN, launches=0)) is None
     assert seconds_per_launch(replace(RUN, ended_at=RUN.started_at)) is None
+    assert seconds_per_launch(replace(RUN, ended_at="some day")) is None
 
 
 def placed(arms: dict[str, tuple[float, str]]) -> list[tuple[Measurement, float]]:
