@@ -6,9 +6,9 @@ differ by (noise_max) is what a ratio can be trusted to. Then launch by launch, 
 (facebookresearch/param, a checkout named by ``--param`` or SPANFIT_PARAM) in random order, one buffer set each as PARAM
 has it, and as many iterations. PARAM runs them in one communicator, size after size; spanfit as a campaign does, in
 blocks that shuffle the sizes and make the communicator anew. PARAM reports the median over ranks of each rank's mean,
-spanfit the median over communicators of the median over repetitions of the slowest rank; both readings of spanfit's
-samples are compared with it, and how far launches lie apart by each: where an operation has a fast and a slow mode, a
-median falls on one of them and a mean between.
+spanfit the geometric mean over communicators of the median over repetitions of the slowest rank; both readings of
+spanfit's samples are compared with it, and how far launches lie apart by each: where an operation has a fast and a slow
+mode, a median falls on one of them and a mean between. A launch of PARAM that dies is told and made again.
 
 Example: benchmarks/timed_loop.py --quick --param ../param
 """
@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from statistics import fmean, median, stdev
+from statistics import fmean, geometric_mean, median, stdev
 from time import perf_counter
 from typing import Any
 
@@ -67,7 +67,7 @@ class Effort:
 
 
 QUICK = Effort(rounds=30, repetitions=3, launches=2, blocks=2, iterations=10)
-FULL = Effort(rounds=400, repetitions=5, launches=10, blocks=5, iterations=20)
+FULL = Effort(rounds=400, repetitions=5, launches=10, blocks=10, iterations=10)
 
 
 def all_reduce_case(size_bytes: int, repetitions: int) -> BenchCase:
@@ -239,8 +239,18 @@ def launch_ours(cases: Sequence[BenchCase], seed: int, blocks: int, flags: Seque
         return rows
 
 
-def launch_param(checkout: Path, iterations: int) -> dict[int, float]:
-    """Return for each size what one launch of PARAM calls its p50 [s]."""
+def launch_param(checkout: Path, iterations: int, console: Console) -> dict[int, float]:
+    """Return for each size what one launch of PARAM calls its p50 [s]; one that dies is made again, at most twice."""
+    for _ in range(2):
+        try:
+            return run_param(checkout, iterations)
+        except subprocess.CalledProcessError as error:
+            console.print(f"PARAM died with exit code {error.returncode}; launched again")
+    return run_param(checkout, iterations)
+
+
+def run_param(checkout: Path, iterations: int) -> dict[int, float]:
+    """Run PARAM once and return for each size what it calls its p50 [s]."""
     with scratch() as folder:
         (folder / "param_bench").symlink_to(checkout.resolve())
         options = f"--n {iterations} --w 20 --z 1 --collective all_reduce --backend gloo --device cpu --log ERROR"
@@ -298,13 +308,13 @@ def compare_param(checkout: Path, effort: Effort, seed: int, console: Console) -
     for launch in range(effort.launches):
         for who in rng.sample(["ours", "param"], 2):
             if who == "param":
-                for size, time_s in launch_param(checkout, effort.blocks * effort.iterations).items():
+                for size, time_s in launch_param(checkout, effort.blocks * effort.iterations, console).items():
                     param[size].append(time_s)
                 continue
             rows = launch_ours(cases, seed + launch, effort.blocks, [])
             for size in SIZES:
                 units_s = [row["times_s"] for row in rows if row["size_bytes"] == size]
-                ours[size].append(median(median(map(max, zip(*by_rank, strict=True))) for by_rank in units_s))
+                ours[size].append(geometric_mean(median(map(max, zip(*by_rank, strict=True))) for by_rank in units_s))
                 ours_mean[size].append(median(median(map(fmean, by_rank)) for by_rank in units_s))
     table = Table("size", "PARAM", "ours", "ours / PARAM (95%)", "same statistic", "PARAM spread", "our spread", "same")
     figures: dict[str, list[float]] = {"p50": [], "low": [], "mean": [], "param": [], "ours": [], "ours_mean": []}
