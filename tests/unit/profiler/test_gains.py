@@ -143,25 +143,6 @@ def test_a_step_without_waiting_has_no_share_of_it() -> None:
     assert gains_of(rows + waits).base_communication is None
 
 
-def test_intervals_cover_and_an_arm_like_the_base_is_not_told_from_it() -> None:
-    rng = np.random.default_rng(6)
-    rows = [row for job in range(40) for row in measured(rng, step_cases(ARMS, f"job{job}"), repetitions=2)]
-    jobs = fit_gains(framed(rows))
-    gains = [gain for job in jobs for gain in job.gains]
-    assert len(gains) == 120
-    assert 0.90 <= np.mean([holds(gain.gain, 0.525 / ARMS[gain.arm] - 1) for gain in gains]) <= 0.99
-    assert {gain.verdict for gain in gains if gain.arm == "packed"} == {Verdict.CANNOT_TELL}
-    assert np.mean([holds(job.misaligned_ratio, 2.0) for job in jobs]) >= 0.93
-
-
-def test_the_ratio_of_equal_misaligned_arms_allows_for_their_having_been_picked() -> None:
-    rng = np.random.default_rng(13)
-    same = dict.fromkeys([f"misaligned-{arm:02d}" for arm in range(6)], 0.5)
-    rows = [row for job in range(25) for row in measured(rng, step_cases(same, f"job{job}"), repetitions=1)]
-    ratios = [job.misaligned_ratio for job in fit_gains(framed(rows))]
-    assert np.mean([holds(ratio, 1.0) for ratio in ratios]) >= 0.9
-
-
 def test_a_gain_just_told_from_0_is_no_claim_beside_another_one() -> None:
     step = replace(MEASUREMENT, kind="step", operation="balanced", compute="wait")
     base = [replace(step, arm="misaligned-00", launch=launch) for launch in range(6)]

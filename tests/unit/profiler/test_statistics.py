@@ -149,35 +149,3 @@ def test_launches_weigh_alike_and_the_order_of_units_does_not_matter(
     assert found.value == pytest.approx(np.mean([np.mean(launch) for launch in launches]), abs=1e-9)
     order = rng.sample(range(len(values)), len(values))
     assert statistics.unit_interval(values[order], owners[order]).ci_low == pytest.approx(found.ci_low, abs=1e-9)
-
-
-def coverage(counts: Sequence[int], launch_sd: float, runs: int = 1000) -> float:
-    """Return how often intervals over units nested in launches hold the truth of 0."""
-    rng = np.random.default_rng(20261130)
-    launches = np.repeat(np.arange(len(counts)), counts)
-    hits = 0
-    for _ in range(runs):
-        values = rng.normal(0, launch_sd, len(counts))[launches] + rng.normal(0, 1, len(launches))
-        found = statistics.unit_interval(values, launches)
-        assert found.ci_low is not None and found.ci_high is not None
-        hits += found.ci_low <= 0 <= found.ci_high
-    return hits / runs
-
-
-@pytest.mark.parametrize("counts", [(2,) * 6, (4, 4, 4), (1, 1, 2, 2, 4, 4), (2, 3, 3)])
-@pytest.mark.parametrize("launch_sd", [0.0, 0.5, 2.0])
-def test_intervals_hold_the_truth_whatever_part_of_the_scatter_is_the_launch(
-    counts: tuple[int, ...], launch_sd: float
-) -> None:
-    assert 0.925 <= coverage(counts, launch_sd) <= 0.98
-
-
-def test_taking_communicators_for_launches_would_claim_too_much() -> None:
-    rng = np.random.default_rng(7)
-    hits = 0
-    for _ in range(500):
-        values = np.repeat(rng.normal(0, 1, 6), 4) + rng.normal(0, 0.2, 24)
-        naive = statistics.interval(values)
-        assert naive.ci_low is not None and naive.ci_high is not None
-        hits += naive.ci_low <= 0 <= naive.ci_high
-    assert hits / 500 < 0.8
