@@ -18,7 +18,7 @@ def filled(load: Load, capacities: FloatArray) -> list[float]:
     """Return max-min fair rates by raising all flows together in small steps until a way of theirs is full."""
     rates, growing = [0.0] * len(load.paths), set(range(len(load.paths)))
     ways = [[way for way in path if way >= 0] for path in load.paths.tolist()]
-    step = float(capacities.min()) / 2000
+    step = float(capacities.min()) / 500
     while growing:
         for flow in growing:
             rates[flow] += step
