@@ -8,7 +8,10 @@ from enum import StrEnum
 from spanfit import files
 from spanfit.bench import nccl_tests
 from spanfit.bench.case import Concurrency, RankOrder
+from spanfit.bench.first_nodes import OverlapFile, StartupFile, cta_faults
 from spanfit.bench.job_table import JobTable
+from spanfit.bench.noise import NoiseTable
+from spanfit.bench.program_table import NcclTestsFile
 from spanfit.collectives import Collective
 from spanfit.workload.dtypes import Dtype
 
@@ -178,67 +181,6 @@ class PairsFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartupFile:
-    """The ``[startup]`` table: what making a communicator costs, over the first so many nodes of the world."""
-
-    __pydantic_config__ = files.CONFIG
-    nodes_per_group: tuple[files.Count, ...]
-    operation: Collective = Collective.ALL_REDUCE
-    size: files.SizeBytes = 1 << 20
-    dtype: Dtype = Dtype.FLOAT32
-    repetitions: files.Count = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OverlapFile:
-    """The ``[overlap]`` table: matrix products with a collective beside them.
-
-    ``products`` is best chosen so that the products alone take about as long as the collective alone. ``ctas`` are the
-    limits of thread blocks that the communicator gets in turn; 0 leaves it to the library.
-    """
-
-    __pydantic_config__ = files.CONFIG
-    nodes_per_group: files.Count
-    operation: Collective = Collective.ALL_REDUCE
-    size: files.SizeBytes = 64 << 20
-    dtype: Dtype = Dtype.FLOAT32
-    matrix: files.Count = 1024
-    products: files.Count = 10
-    ctas: tuple[int, ...] = (0,)
-    warmup: files.Count = 20
-    repetitions: files.Count = 5
-
-    def faults(self, backend: Backend) -> Iterator[str]:
-        """Yield what of the table contradicts itself or is more than the backend can."""
-        if self.operation is Collective.BARRIER:
-            yield "overlap.operation: found 'barrier', expected a collective that moves bytes"
-        if wrong := [cta for cta in self.ctas if not 0 <= cta <= 64]:
-            yield f"overlap.ctas: found {', '.join(map(str, wrong))}, expected 1 to 64, or 0 for the library's choice"
-        if any(self.ctas) and backend is not Backend.NCCL:
-            yield f"overlap.ctas: backend {backend!s} has no limit of CTAs; expected nccl, or ctas = [0]"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NcclTestsFile:
-    """The ``[nccl_tests]`` table: where the programs are, and what they get besides the options of a case.
-
-    Without a ``folder`` they are looked for on PATH; ``suffix`` ends each name, such as ``_mpi``. ``check`` compares
-    results with what they should be. ``arguments`` are options as a person would type them.
-    """
-
-    __pydantic_config__ = files.CONFIG
-    folder: str | None = None
-    suffix: str = ""
-    check: bool = True
-    arguments: tuple[str, ...] = ()
-
-    def faults(self) -> Iterator[str]:
-        """Yield which arguments are not a person's to give."""
-        for word in nccl_tests.taken(self.arguments):
-            yield f"nccl_tests.arguments: found {word!r}, which the campaign sets by itself; leave it out"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignFile:
     """A campaign file as people write it."""
 
@@ -260,6 +202,7 @@ class CampaignFile:
     overlap: OverlapFile | None = None
     pairs: PairsFile | None = None
     jobs: tuple[JobTable, ...] = ()
+    noise: tuple[NoiseTable, ...] = ()
     nccl_tests: NcclTestsFile = field(default_factory=NcclTestsFile)
 
     def __post_init__(self) -> None:
@@ -274,11 +217,8 @@ class CampaignFile:
             faults.append(f"launch.testbed: missing; launcher {self.launch.launcher!s} needs a testbed file")
         for table in (self.collectives, self.overlap):
             faults += table.faults(self.backend) if table is not None else ()
-        names = [job.name for job in self.jobs]
-        faults += [
-            f"jobs: the name {name!r} appears twice" for name in sorted({n for n in names if names.count(n) > 1})
-        ]
         faults += _launch_faults(self)
+        faults += _job_faults(self)
         faults += _rail_faults(self)
         faults += _lone_faults(self)
         if self.backend is Backend.MPI:
@@ -286,6 +226,19 @@ class CampaignFile:
         faults += _program_faults(self) if self.engine is Engine.NCCL_TESTS else _own_faults(self)
         if faults:
             raise ValueError("\n".join(faults))
+
+
+def _job_faults(campaign: CampaignFile) -> Iterator[str]:
+    """Yield which jobs and noise share a name, which limits no backend has, and whether noise has no job beside it."""
+    for key, tables in (("jobs", campaign.jobs), ("noise", campaign.noise)):
+        names = [table.name for table in tables]
+        yield from (
+            f"{key}: the name {name!r} appears twice" for name in sorted({n for n in names if names.count(n) > 1})
+        )
+    for index, job in enumerate(campaign.jobs):
+        yield from cta_faults(f"jobs[{index}].ctas", job.ctas, campaign.backend)
+    if campaign.noise and not campaign.jobs:
+        yield "noise: found no step to run beside, expected one; add a [[jobs]] table"
 
 
 def _launch_faults(campaign: CampaignFile) -> Iterator[str]:

@@ -61,7 +61,8 @@ class BenchCase:
     size_bytes : int
         S of nccl-tests; the gradient bytes of a step.
     groups : tuple of tuple of int
-        Node ranks of each group, in rank order. A step has one group: the node rank of each cell of its grid, by rows.
+        Node ranks of each group, in rank order. A step's first group is the node rank of each cell of its grid, by
+        rows; then comes that of each job of ``noise``.
     tier : str
         The tier whose switches are counted as the span.
     span : int
@@ -77,12 +78,14 @@ class BenchCase:
     graph : bool
         Whether the operation is captured as a CUDA graph and replayed.
     cta : int
-        Of an overlap: thread blocks that the communicator may use on each GPU; 0 leaves it to the library.
+        Of an overlap or a step: thread blocks that a communicator may use on each GPU; 0 leaves it to the library.
     matrix, products : int
         Of an overlap: rows of the square matrices, and products in a row.
     rail : int
         The local rank that alone takes part on each node; or ``ALL_GPUS``, or ``EACH_RAIL``.
     step : TrainingJob, StepJob or None
+    noise : tuple of StepJob
+        Jobs whose steps run beside the one that is timed, one after the other from its warm-up to its end.
     """
 
     kind: CaseKind
@@ -107,11 +110,16 @@ class BenchCase:
     products: int = 0
     rail: int = ALL_GPUS
     step: Job | None = None
+    noise: tuple[Job, ...] = ()
 
     @property
     def case_id(self) -> str:
         """Return a name made from the content, equal for equal cases of any run."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:12]
+        content = asdict(self)
+        if not self.noise:
+            # Runs from before there was noise keep the names of their cases.
+            del content["noise"]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
     def label(self) -> str:
         """Return the case in a few words, for progress and messages."""
@@ -219,5 +227,6 @@ def load_case(document: dict[str, Any]) -> BenchCase:
             "rank_order": RankOrder(document["rank_order"]),
             "concurrency": Concurrency(document["concurrency"]),
             "step": load_job(step) if step else None,
+            "noise": tuple(load_job(job) for job in document.get("noise", ())),
         }
     )

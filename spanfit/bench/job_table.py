@@ -36,7 +36,8 @@ class JobTable:
     A job is known by its volumes (``microbatches``, ``activation``, ``gradient``, ``forward``, ``backward``) or by a
     ``model`` with the keys that job files have. ``message_divisor`` divides what is sent, so that a step of a large
     model keeps its shares of compute and communication on a slow fabric. ``placements`` are files of ``spanfit place``;
-    each aligned arm is measured in ``moves`` more placements that only shuffle its nodes inside minipods.
+    each aligned arm is measured in ``moves`` more placements that only shuffle its nodes inside minipods. A step
+    is timed with the library's choice of thread blocks for its communicators, and with each limit of ``ctas``.
     """
 
     __pydantic_config__ = files.CONFIG
@@ -69,6 +70,7 @@ class JobTable:
     engine: StepEngine = StepEngine.PROXY
     placements: tuple[str, ...] = ()
     moves: int = 0
+    ctas: tuple[int, ...] = (0,)
     warmup: files.Count = 20
     repetitions: files.Count = 3
 
@@ -108,6 +110,8 @@ class JobTable:
             yield "compute: found torch, expected products, wait or none; it is the engine that can be torch"
         if self.moves < 0:
             yield f"moves: found {self.moves}, expected at least 0"
+        if any(self.ctas) and self.engine is StepEngine.TORCH:
+            yield f"ctas: found {list(self.ctas)} with engine torch, which makes its own communicators; leave it out"
 
     def job(self, models: Mapping[str, Model]) -> Job:
         """Return the job in stored units; ValueError has a line for everything that is wrong.

@@ -60,7 +60,7 @@ class PlacementClass(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseTable:
-    """A ``[[noise]]`` table: jobs beside the one that is measured.
+    """A ``[[noise]]`` table: jobs beside which the steps of a campaign are timed too.
 
     ``nodes`` are the sizes of a job: one for the mix ``equal``; small, medium and large for the two of tiers; the
     largest for the others. ``utilisation`` is the share of the nodes left over that they use. Each job is a step of the
@@ -132,14 +132,15 @@ class Noise:
 def draw_noise(table: NoiseTable, tree: NodeTree, used: Sequence[int], seed: int) -> Noise:
     """Return the jobs that a table puts on the nodes that are not used; the same for the same seed.
 
-    Classes are taken in turn, so that any number of jobs is balanced over them.
+    Classes are taken in turn, so that any number of jobs is balanced over them. Tables that are alike but for their
+    utilisation or volumes begin with the same jobs on the same nodes.
 
     Parameters
     ----------
     used : sequence of int
         Node ranks of the job that is measured.
     """
-    rng = random.Random(f"{seed}/{table.name}")
+    rng = random.Random(f"{seed}/noise")
     free = [node for node in range(len(tree.fabric)) if node not in set(used)]
     room = int(table.utilisation * len(free) + 1e-9)
     jobs: list[NoiseJob] = []
@@ -153,6 +154,32 @@ def draw_noise(table: NoiseTable, tree: NodeTree, used: Sequence[int], seed: int
         step = _step(table, f"{table.name}-{len(jobs):02d}", size)
         jobs.append(NoiseJob(placement=placement, node_ranks=nodes, step=step))
     return Noise(jobs=tuple(jobs), unplaced=tuple(unplaced))
+
+
+def noise_beside(table: NoiseTable, tree: NodeTree, used: Sequence[int], seed: int) -> tuple[NoiseJob, ...]:
+    """Return the jobs of a table as :func:`draw_noise` does, all of which have a place.
+
+    Raises
+    ------
+    ValueError
+        With a line for each size and class that have none, or one where no job fits the nodes left over.
+    """
+    noise = draw_noise(table, tree, used, seed)
+    nfree = len(tree.fabric) - len(set(used))
+    if not noise.jobs and not noise.unplaced:
+        raise ValueError(
+            f"noise {table.name}: no job fits {table.utilisation:g} of the {nfree} nodes left over; expected more "
+            "nodes, smaller jobs or more utilisation"
+        )
+    if noise.unplaced:
+        raise ValueError(
+            "\n".join(
+                f"noise {table.name}: a job of {size} nodes has no place of class {placement} on the {nfree} nodes "
+                "left over; lower nodes or utilisation, name another class, or draw with another seed"
+                for size, placement in dict.fromkeys(noise.unplaced)
+            )
+        )
+    return noise.jobs
 
 
 def _step(table: NoiseTable, name: str, size: int) -> StepJob:

@@ -10,18 +10,15 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from spanfit.bench.arms import DP_ALIGNED, PP_ALIGNED, Arm, in_one_minipod, moved, plan_arms
-from spanfit.bench.campaign_file import (
-    CampaignFile,
-    CollectivesFile,
-    OverlapFile,
-    Redop,
-    StartupFile,
-)
+from spanfit.bench.campaign_file import CampaignFile, CollectivesFile, Redop
 from spanfit.bench.case import ALL_GPUS, EACH_RAIL, BenchCase, CaseKind, Concurrency, RankOrder, Visit
+from spanfit.bench.first_nodes import OverlapFile, StartupFile
 from spanfit.bench.groups import Domain, NodeTree, choose_minipods, draw_groups, order_ranks
 from spanfit.bench.job_inputs import JobInputs
 from spanfit.bench.job_table import JobTable
+from spanfit.bench.noise import noise_beside
 from spanfit.bench.tournament import plan_pairs
+from spanfit.bench.variants import Variant
 from spanfit.collectives import HAS_BOTH_PLACES, REDUCES, Collective, misfit, real_size_bytes
 from spanfit.workload.dtypes import Dtype
 from spanfit.workload.job import Job, StepJob, node_grid, seat_ranks
@@ -56,7 +53,7 @@ def plan_cases(campaign: CampaignFile, tree: NodeTree, inputs: JobInputs | None 
         _plan_startup(campaign, tree),
         _plan_overlap(campaign, tree),
         plan_pairs(campaign, tree),
-        *(_plan_steps(table, campaign, tree.domains("minipod"), inputs or JobInputs()) for table in campaign.jobs),
+        *(_plan_steps(table, campaign, tree, inputs or JobInputs()) for table in campaign.jobs),
     ):
         try:
             cases += part
@@ -229,14 +226,31 @@ def _first_nodes(
     )
 
 
-def _plan_steps(
-    table: JobTable, campaign: CampaignFile, minipods: Sequence[Domain], inputs: JobInputs
-) -> Iterator[BenchCase]:
+def _plan_steps(table: JobTable, campaign: CampaignFile, tree: NodeTree, inputs: JobInputs) -> Iterator[BenchCase]:
+    minipods = tree.domains("minipod")
     try:
         job = table.job(inputs.models.get(table.models or "", {}))
         arms = _arms(table, job, campaign, minipods, inputs)
+        # Nodes that no arm uses, so that all arms are beside the same noise.
+        used = sorted({node for arm in arms for node in arm.node_ranks})
+        beside = {noise.name: noise_beside(noise, tree, used, campaign.seed) for noise in campaign.noise}
     except ValueError as error:
         raise ValueError("\n".join(f"job {table.name}: {line}" for line in str(error).splitlines())) from None
+    steps = [*_steps(table, job, arms, minipods)]
+    for cta, step in product(dict.fromkeys((0, *table.ctas)), steps):
+        yield _variant(step, job, Variant(cta=cta))
+    for (noise, jobs), step in product(beside.items(), steps):
+        groups = (*step.groups, *(each.node_ranks for each in jobs))
+        yield replace(_variant(step, job, Variant(noise=noise)), groups=groups, noise=tuple(each.step for each in jobs))
+
+
+def _variant(step: BenchCase, job: Job, variant: Variant) -> BenchCase:
+    """Return a step of a job as a variant of it, which has a name of its own."""
+    name = variant.name(job.name)
+    return replace(step, operation=name, step=replace(job, name=name), cta=variant.cta)
+
+
+def _steps(table: JobTable, job: Job, arms: Sequence[Arm], minipods: Sequence[Domain]) -> Iterator[BenchCase]:
     size_bytes, dtype = gradient_bytes(job), Dtype.FLOAT32 if isinstance(job, StepJob) else job.gradient_dtype
     for arm in arms:
         yield BenchCase(

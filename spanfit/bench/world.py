@@ -105,7 +105,7 @@ class World:
         # Barriers and bookkeeping go over gloo, so that they never share a communicator with what is timed.
         self.control = new_group(tuple(range(self.nranks)), self.limit, "gloo")
         self.arena = Arena(self.device, rotation_bytes(self.device))
-        self._groups: dict[tuple[tuple[int, ...], int, str], dist.ProcessGroup] = {}
+        self._groups: dict[tuple[tuple[int, ...], int, str, str | None], dist.ProcessGroup] = {}
 
     def beat(self, phase: Phase) -> None:
         """Say that this rank begins a phase of the visit in hand."""
@@ -132,15 +132,17 @@ class World:
         dist.all_gather(found, mine, group=self.control)
         return [bytes(one.tolist()).decode().rstrip("\0") for one in found]
 
-    def group(self, ranks: tuple[int, ...], cta: int = 0, use: str = "") -> dist.ProcessGroup:
+    def group(
+        self, ranks: tuple[int, ...], cta: int = 0, use: str = "", backend: str | None = None
+    ) -> dist.ProcessGroup:
         """Return the communicator of these world ranks in this order; every rank must ask in the same order.
 
         ``cta`` limits its thread blocks on each GPU where it is not 0. Communicators of different uses are apart, so
-        that none waits for another.
+        that none waits for another. The backend is that of the world unless said.
         """
-        key = (ranks, cta, use)
+        key = (ranks, cta, use, backend)
         if key not in self._groups:
-            self._groups[key] = new_group(ranks, self.limit, cta=cta)
+            self._groups[key] = new_group(ranks, self.limit, backend, cta=cta)
         return self._groups[key]
 
     def make_anew(self) -> None:

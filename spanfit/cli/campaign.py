@@ -62,6 +62,8 @@ def plan(campaign_file: Path, store: Path, as_json: bool) -> None:
         cells = [f"row {row}" for row in range(nrows)]
         title = f"Arms of {job.name}: minipod of each node; a row is a PP group, a column a DP group"
         print_table(title, ["arm", *cells], _arm_rows(planned, job.name, job.pp))
+    if planned.file.noise:
+        print_table("Noise: jobs beside the steps", ["steps", "job beside them", "its nodes"], _noise_rows(planned))
 
 
 def _launches(planned: "Campaign") -> str:
@@ -109,6 +111,12 @@ def _arm_rows(planned: "Campaign", job: str, ncolumns: int) -> Iterator[list[str
             labels = [planned.minipods[node] for node in case.groups[0]]
             rows = [labels[start : start + ncolumns] for start in range(0, len(labels), ncolumns)]
             yield [case.arm, *(" ".join(row) for row in rows)]
+
+
+def _noise_rows(planned: "Campaign") -> Iterator[list[str]]:
+    for case in {case.operation: case for case in planned.cases if case.noise}.values():
+        for job, nodes in zip(case.noise, case.groups[1:], strict=True):
+            yield [case.operation, job.name, " ".join(planned.node_names[node] for node in nodes)]
 
 
 @campaign.command(epilog="Example: spanfit campaign run examples/demo/campaign.toml --store runs")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from spanfit.profiler.sweep import SweptJob
 
 SCALING_VERSION = 1
-SENSITIVITY_VERSION = 1
+SENSITIVITY_VERSION = 2
 
 _PREFACE = "95% intervals over launches, * marks provisional ones (under 6)"
 _runs = click.argument("runs", nargs=-1, metavar="[RUN]...")
@@ -98,7 +98,8 @@ def sensitivity(runs: tuple[str, ...], store: Path, names: tuple[str, ...], out:
     """Show how the gain of each arm moves along the one thing in which jobs or runs differ.
 
     It is found among all settings of the jobs of one run or of several RUNs (the latest unless said): volumes, layers,
-    degrees, minipods, rates of an emulated fabric, settings of the communication library.
+    degrees, minipods, rates of an emulated fabric, noise beside a step, limits of CTAs, settings of the communication
+    library.
     """
     from spanfit.errors import ConfigError
     from spanfit.profiler.sensitivity import fit_sensitivity

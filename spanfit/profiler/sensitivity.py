@@ -14,6 +14,8 @@ from spanfit.profiler.statistics import FloatArray
 from spanfit.profiler.sweep import Contrast, Setting, SweptJob, contrast, differing
 from spanfit.results.schema import Estimate, format_estimate
 
+_PER = {"doubling": "for each doubling", "range": "from the least to the largest"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SensitivityPoint:
@@ -35,8 +37,8 @@ class ArmSensitivity:
     points : tuple of SensitivityPoint
         By rising value.
     slope : Estimate or None
-        By how much the throughput over that of the base grows with each doubling, or each unit where a value is not
-        above 0; a share of one. None where values are no numbers.
+        By how much the throughput over that of the base grows with each doubling, or over the whole range where a value
+        is not above 0; a share of one. None where values are no numbers.
     misfit : float or None
         How far a point is off the straight line at most, as a share of the throughput.
     sentence : str
@@ -60,7 +62,8 @@ class Sensitivity:
     thing : str
         What differs, such as ``activation_bytes``, ``model.layers``, ``rate.minipod`` or ``NCCL_MAX_CTAS``.
     per : str
-        What the slopes are for: ``doubling``, ``unit``, or "" where values are no numbers.
+        What the slopes are for: ``doubling``; ``range``, from the least value to the largest; or "" where values are no
+        numbers.
     arms : tuple of ArmSensitivity
     """
 
@@ -95,7 +98,7 @@ def fit_sensitivity(jobs: Sequence[SweptJob]) -> Sensitivity:
     arms = [arm for arm in jobs[0].steps.arms if all(_has(job, arm) for job in jobs)]
     if not arms:
         raise FitError(f"{', '.join(job.name for job in jobs)}: found no arm in all of them, expected at least one")
-    per, places = _places(values)
+    per, places = value_places(values)
     logs = [[job.steps.log_gains(arm) for job in jobs] for arm in arms]
     slopes = [_slope(jobs, own, places) for own in logs]
     claims = statistics.holm([slope.p_value if slope else 1.0 for slope in slopes])
@@ -127,9 +130,9 @@ def format_setting(name: str, value: Setting) -> str:
     """Return a setting for people, by what its name says of its unit."""
     if isinstance(value, str):
         return value
-    if name.endswith("_bytes"):
+    if name.endswith(("_bytes", ".activation", ".gradient")):
         return units.format_size(round(value))
-    if name.endswith("_s"):
+    if name.endswith(("_s", ".forward", ".backward")):
         return units.format_time(value)
     return units.format_link_rate(value) if name.startswith("rate.") else f"{value:g}"
 
@@ -142,14 +145,17 @@ def _has(job: SweptJob, arm: str) -> bool:
     return arm in job.steps.arms and len(job.steps.log_gains(arm)) > 0
 
 
-def _places(values: Sequence[Setting]) -> tuple[str, FloatArray | None]:
-    """Return what a slope is for, and the place of each value along it."""
-    numbers = [value for value in values if isinstance(value, float)]
+def value_places(values: Sequence[Setting]) -> tuple[str, FloatArray | None]:
+    """Return what a slope is for (see :class:`Sensitivity`), and the place of each of unlike values along it.
+
+    A value at 0 has no logarithm, and what a unit is worth says nothing where values are thousands or thousandths.
+    """
+    numbers = np.asarray([value for value in values if isinstance(value, float)])
     if len(numbers) < len(values):
         return "", None
-    if min(numbers) > 0:
+    if numbers.min() > 0:
         return "doubling", np.log2(numbers)
-    return "unit", np.asarray(numbers)
+    return "range", (numbers - numbers.min()) / np.ptp(numbers)
 
 
 def _slope(jobs: Sequence[SweptJob], logs: Sequence[pd.Series], places: FloatArray | None) -> Contrast | None:
@@ -201,7 +207,7 @@ def _sentence(slope: Estimate | None, p_value: float, per: str) -> str:
         return "no numbers, so no slope"
     if slope is None:
         return "no launch holds all jobs of its run, so no slope"
-    text = f"{format_estimate(slope, units.format_percent)} for each {per}"
+    text = f"{format_estimate(slope, units.format_percent)} {_PER[per]}"
     if slope.ci_low is None:
         return f"cannot tell: {text}; more launches would give an interval"
     if p_value >= statistics.SIGNIFICANCE:

@@ -3,12 +3,14 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
+from spanfit.bench.variants import parse_variant
 from spanfit.errors import FitError
 from spanfit.profiler import statistics
 from spanfit.profiler.statistics import FloatArray
@@ -18,9 +20,14 @@ from spanfit.results.schema import Estimate, RunInfo
 Setting = str | float
 Run = tuple[RunInfo, pd.DataFrame]
 
-_LABELS = {"name", "model.name", "model.source", "model.parameters"}
+_LABELS = {"name", "model.name", "model.source", "model.parameters", "noise.name"}
 """What names a job or follows from the rest of it."""
 MODEL = "model"
+NOISE = "noise"
+_UTILISATION = f"{NOISE}.utilisation"
+_EXPERTS = "layout.ep"
+_NONE = "none"
+"""The value of a setting that a job does not have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,14 +38,14 @@ class SweptJob:
     ----------
     settings : mapping of str to str or float
         What the job and its run were set to, by dotted name.
-    model : str
-        The name of its model, "" of a job that is known by its volumes.
+    names : mapping of str to str
+        Of what has settings of its own, its name: its model (``MODEL``) and the noise beside it (``NOISE``).
     steps : StepTimes
     """
 
     run_id: str
     settings: Mapping[str, Setting]
-    model: str
+    names: Mapping[str, str]
     steps: StepTimes
 
     @property
@@ -78,9 +85,20 @@ def _jobs(info: RunInfo, frame: pd.DataFrame) -> Iterator[SweptJob]:
                 f"run {info.run_id}: steps of {steps.job} with compute {steps.compute!r} were measured, but spec.jobs "
                 "does not describe them; run the campaign again"
             )
-        settings = dict(_flat("", entry)) | dict(_run_settings(info))
-        model = entry["model"]["name"] if MODEL in entry else ""
-        yield SweptJob(run_id=info.run_id, settings=settings, model=model, steps=steps)
+        noise = parse_variant(steps.job).noise
+        yield SweptJob(
+            run_id=info.run_id,
+            settings=dict(_job_settings(entry)) | dict(_noise_settings(info, noise)) | dict(_run_settings(info)),
+            names={MODEL: entry["model"]["name"] if MODEL in entry else _NONE, NOISE: noise or _NONE},
+            steps=steps,
+        )
+
+
+def _job_settings(entry: Mapping[str, Any]) -> Iterator[tuple[str, Setting]]:
+    has_experts = MODEL in entry and entry[MODEL]["experts"] is not None
+    yield from ((name, value) for name, value in _flat("", entry) if has_experts or name != _EXPERTS)
+    if cta := parse_variant(entry["name"]).cta:
+        yield "cta", float(cta)
 
 
 def _flat(prefix: str, value: object) -> Iterator[tuple[str, Setting]]:
@@ -104,6 +122,18 @@ def _run_settings(info: RunInfo) -> Iterator[tuple[str, Setting]]:
         yield name, _setting(value)
 
 
+def _noise_settings(info: RunInfo, name: str) -> Iterator[tuple[str, Setting]]:
+    """Yield what the noise beside a job was drawn by; where there is none, it uses no node that is left over."""
+    tables = info.spec.get(NOISE, ())
+    assert isinstance(tables, list | tuple)
+    by_name = {table["name"]: table for table in tables} | {"": {"utilisation": 0.0}}
+    if name not in by_name:
+        raise FitError(
+            f"run {info.run_id}: steps beside noise {name} were measured, but spec.noise does not describe it"
+        )
+    yield from _flat(NOISE, by_name[name])
+
+
 def _setting(value: object) -> Setting:
     """Return a number where it is one, else text; a variable's number is text until then."""
     if isinstance(value, bool) or value is None:
@@ -117,16 +147,24 @@ def _setting(value: object) -> Setting:
 def differing(jobs: Sequence[SweptJob]) -> dict[str, tuple[Setting, ...]]:
     """Return what is not the same of all jobs, with the value of each; "none" where a job has no such setting.
 
-    Models that differ in more than one thing are one thing, by their names.
+    Models that differ in more than one thing are one thing, by their names; and so is noise. A job that has none beside
+    it differs from others by its utilisation alone, which is 0; and one that has no experts has no degree of them.
     """
     names = dict.fromkeys(name for job in jobs for name in job.settings)
-    found = {name: tuple(job.settings.get(name, "none") for job in jobs) for name in names}
-    found = {name: values for name, values in found.items() if len(set(values)) > 1}
-    shapes = [name for name in found if name.startswith(f"{MODEL}.")]
-    if len(shapes) > 1:
-        found = {name: values for name, values in found.items() if name not in shapes}
-        found[MODEL] = tuple(job.model for job in jobs)
+    found = {name: tuple(job.settings.get(name, _NONE) for job in jobs) for name in names}
+    found = {name: values for name, values in found.items() if len(_values(name, values)) > 1}
+    for kind in (MODEL, NOISE):
+        own = [name for name in found if name.startswith(f"{kind}.")]
+        if len(own) > 1:
+            found = {name: values for name, values in found.items() if name not in own}
+            found[kind] = tuple(job.names[kind] for job in jobs)
     return found
+
+
+def _values(name: str, values: Sequence[Setting]) -> set[Setting]:
+    """Return the distinct values of a setting, among jobs that can have it."""
+    can_lack = name == _EXPERTS or (name.startswith(f"{NOISE}.") and name != _UTILISATION)
+    return set(values) - ({_NONE} if can_lack else set())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,16 +1,13 @@
 """The figure of a sweep: the gain of each arm along what is swept."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from spanfit import units
-from spanfit.profiler.sensitivity import ArmSensitivity, Sensitivity, format_setting
+from spanfit.profiler.sensitivity import ArmSensitivity, Sensitivity, format_setting, value_places
 from spanfit.profiler.statistics import FloatArray
-from spanfit.profiler.sweep import Setting
 from spanfit.report.drawing import MUTED, SMALL, draw, head, minipod_colour, place_axes, readable
 
 _HEIGHT = 260
@@ -23,11 +20,11 @@ def sensitivity_figure(found: Sensitivity) -> str:
 
     def paint(figure: Figure) -> None:
         axes = place_axes(figure, left=52, right=122, top=44, bottom=44)
-        per = f", and the growth for each {found.per}" if found.per else ""
-        head(axes, f"Gains along {found.thing}", f"throughput over misaligned placements{per}")
+        head(axes, f"Gains along {found.thing}", "throughput over misaligned placements")
         axes.axhline(0, color=MUTED, linewidth=1)
         values = [point.value for point in found.arms[0].points]
-        places = _places(values, found.per)
+        along = value_places(values)[1]
+        places = np.arange(len(values), dtype=float) if along is None else along
         for index, arm in enumerate(found.arms):
             _draw_arm(axes, arm, places + _SHIFT * index * max(float(np.ptp(places)), 1.0), minipod_colour(index))
         axes.set_xticks(places, [readable(format_setting(found.thing, value), 12) for value in values])
@@ -38,13 +35,6 @@ def sensitivity_figure(found: Sensitivity) -> str:
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), frameon=False, fontsize=SMALL)
 
     return draw(_HEIGHT, f"Gain of each arm along {found.thing}", paint)
-
-
-def _places(values: Sequence[Setting], per: str) -> FloatArray:
-    if not per:
-        return np.arange(len(values), dtype=float)
-    numbers = np.array([float(value) for value in values])
-    return np.log2(numbers) if per == "doubling" else numbers
 
 
 def _draw_arm(axes: Axes, arm: ArmSensitivity, places: FloatArray, colour: str) -> None:

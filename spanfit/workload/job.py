@@ -104,6 +104,16 @@ class TrainingJob:
             return copies[block * self.fsdp : (block + 1) * self.fsdp]
         return copies[position :: self.fsdp]
 
+    def groups(self, axis: Axis) -> tuple[tuple[int, ...], ...]:
+        """Return all groups of ranks along an axis."""
+        if axis not in (Axis.SHARD, Axis.REPLICA):
+            return self.layout.groups(_KINDS[axis])
+        copies = self.layout.groups("dp-cp")
+        if axis is Axis.SHARD:
+            firsts = range(0, len(copies[0]), self.fsdp)
+            return tuple(each[first : first + self.fsdp] for each in copies for first in firsts)
+        return tuple(each[position :: self.fsdp] for each in copies for position in range(self.fsdp))
+
 
 def _batch_faults(job: TrainingJob) -> Iterator[str]:
     dp = job.layout.dp
@@ -202,6 +212,10 @@ class StepJob:
     def group(self, axis: Axis, rank: int) -> tuple[int, ...]:
         """Return the ranks of a rank's group along an axis."""
         return self.layout.group_of(_KINDS[axis], rank)
+
+    def groups(self, axis: Axis) -> tuple[tuple[int, ...], ...]:
+        """Return all groups of ranks along an axis."""
+        return self.layout.groups(_KINDS[axis])
 
 
 Job = TrainingJob | StepJob

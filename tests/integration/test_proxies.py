@@ -134,6 +134,25 @@ def test_steps_give_rows_of_time_and_of_communication_over_the_ranks_of_the_job(
     assert all(0 < wait.time_s <= step.time_s for step, wait in zip(steps, waits, strict=True))
 
 
+def test_jobs_beside_a_step_run_until_it_is_timed_and_no_rank_is_left_behind(tmp_path: Path) -> None:
+    """Two jobs of unlike speed beside a step of two ranks, then the step alone: each job's ranks end together."""
+    volumes = FOUR["volumes"]
+    assert isinstance(volumes, StepJob)
+    step = step_case(replace(volumes, pp=1, forward_s=0.02), (1, 0), repetitions=4)
+    quick = replace(volumes, name="quick", pp=1, nmicrobatches=1)
+    slow = replace(quick, name="slow", dp=1, pp=2, forward_s=0.03)
+    noisy = replace(step, groups=((1, 0), (2, 3), (4, 5)), noise=(quick, slow))
+    failure, lines = run_here(tmp_path, [noisy, step], socket.gethostname(), 6, ngpus_per_node=1)
+    assert failure is None, Path(failure.log).read_text() if failure else ""
+    assert [(line["status"], line["ranks"]) for line in lines] == [("ok", [[1, 0]])] * 2
+    nsteps = lines[0]["noise_steps"]
+    assert isinstance(nsteps, list)
+    assert nsteps[0] > nsteps[1] > 1, "of the quick job, and of the slow one"
+    assert "noise_steps" not in lines[1]
+    rows = list(measurements("r", [read_shard(tmp_path / "shard.jsonl")], 1, {"minipod": ["m"] * 6}))
+    assert {row.nodes for row in rows} == {"1,0"}
+
+
 def test_defect_7_products_need_cores_and_the_mode_is_in_the_row(tmp_path: Path) -> None:
     nranks = len(os.sched_getaffinity(0)) + 1
     products = job(dp=nranks)

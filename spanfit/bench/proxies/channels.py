@@ -37,16 +37,17 @@ class Channels:
     """The communicators of a job whose rank i is ``ranks[i]`` of the world; every rank of the world makes them.
 
     Messages that go different ways have communicators of their own, since on GPUs those of one wait for each other.
+    Each communicator is limited to ``cta`` thread blocks on a GPU where that is not 0.
     """
 
-    def __init__(self, world: World, job: Job, ranks: tuple[int, ...]) -> None:
+    def __init__(self, world: World, job: Job, ranks: tuple[int, ...], cta: int = 0) -> None:
         everyone = tuple(range(world.nranks))
         self.ranks = ranks
         self.groups: dict[AxisGroup, dist.ProcessGroup] = {
-            (axis, group): world.group(self.seated(group), use=axis.value) for axis, group in axis_groups(job)
+            (axis, group): world.group(self.seated(group), cta, axis.value) for axis, group in axis_groups(job)
         }
         self.ways: dict[Way, dist.ProcessGroup] = {
-            (direction, is_up): world.group(everyone, use=f"{direction} {'up' if is_up else 'down'}")
+            (direction, is_up): world.group(everyone, cta, f"{direction} {'up' if is_up else 'down'}")
             for direction, is_up in ways(job)
         }
 

@@ -13,6 +13,7 @@ from spanfit.bench.prepared import Prepared
 from spanfit.bench.proxies.channels import Channels
 from spanfit.bench.proxies.compute import Computer
 from spanfit.bench.proxies.execution import Execution, Pool, miniature
+from spanfit.bench.proxies.noise import running_noise
 from spanfit.bench.timing import Run, ended, time_on_cpu, time_on_gpu
 from spanfit.bench.warmup import warm_up
 from spanfit.bench.world import Outcome, Place, World, crowded, no_part
@@ -45,12 +46,15 @@ def measure_step(world: World, case: BenchCase, places: Sequence[Place]) -> Outc
     world.barrier()
     world.beat(Phase.CHECK)
     is_right = _is_right(part.checked) if part else True
-    world.beat(Phase.WARMUP)
-    warmed = warm_up([ended(run, world.device)], world.barrier, world.slowest, case.warmup)
-    world.beat(Phase.TIMED)
     clock = time_on_gpu if world.device.type == "cuda" else time_on_cpu
-    times_s = clock((run,), world.barrier, case.repetitions)
+    with running_noise(world, case) as noise_steps:
+        world.beat(Phase.WARMUP)
+        warmed = warm_up([ended(run, world.device)], world.barrier, world.slowest, case.warmup)
+        world.beat(Phase.TIMED)
+        times_s = clock((run,), world.barrier, case.repetitions)
     notes: dict[str, Any] = {"warmup": warmed.iterations, "is_warm": warmed.is_stable, "batch": 1}
+    if case.noise:
+        notes["noise_steps"] = world.slowest(noise_steps)
     parts = {case.operation: times_s}
     if job.compute is not ComputeMode.TORCH:
         waited_s = part.timed.timers.communication_s(case.repetitions) if part and part.timed else []
@@ -67,13 +71,13 @@ def _prepare(world: World, case: BenchCase, job: Job) -> _Part | None:
         if isinstance(job, TrainingJob) and job.compute is ComputeMode.TORCH:
             part = _train(world, job, ranks)
         else:
-            part = _execute(world, job, ranks)
+            part = _execute(world, job, ranks, case.cta)
         mine = part or mine
     return mine
 
 
-def _execute(world: World, job: Job, ranks: tuple[int, ...]) -> _Part | None:
-    channels = Channels(world, job, ranks)
+def _execute(world: World, job: Job, ranks: tuple[int, ...], cta: int) -> _Part | None:
+    channels = Channels(world, job, ranks, cta)
     if world.rank not in ranks:
         return None
     rank, device = ranks.index(world.rank), world.device

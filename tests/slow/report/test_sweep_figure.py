@@ -16,4 +16,11 @@ def test_the_figure_names_every_arm_and_value_and_is_the_same_each_time() -> Non
 
 def test_values_that_are_no_numbers_stand_side_by_side() -> None:
     drawn = sensitivity_figure(fit_sensitivity(jobs_of(JOB, JOB | {"name": "other", "schedule": "1f1b"})))
-    assert "gpipe" in drawn and "1f1b" in drawn and "the growth" not in drawn
+    assert "gpipe" in drawn and "1f1b" in drawn
+
+
+def test_a_value_of_0_has_its_place_however_small_the_others_are() -> None:
+    values = (0.0, 0.003, 0.006)
+    jobs = [JOB | {"name": f"job{n}", "forward_s": value} for n, value in enumerate(values)]
+    drawn = sensitivity_figure(fit_sensitivity(jobs_of(*jobs)))
+    assert "3 ms" in drawn and "6 ms" in drawn

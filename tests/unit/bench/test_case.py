@@ -75,6 +75,7 @@ OTHER_CASE = {
     "products": 10,
     "rail": 1,
     "step": None,
+    "noise": (replace(STEP, name="noise"),),
 }
 OTHER_STEP = {
     "name": "other",
@@ -104,6 +105,10 @@ def test_another_value_is_given_for_every_field() -> None:
 def test_the_case_id_differs_when_anything_differs() -> None:
     ids = [case.case_id for case in variants()]
     assert len(set(ids)) == len(ids)
+
+
+def test_a_case_without_noise_has_the_id_that_it_had_before_there_was_noise() -> None:
+    assert CASE.case_id == "b6ed3bbdae06"
 
 
 def test_equal_cases_have_equal_ids_of_twelve_hexadecimal_digits() -> None:

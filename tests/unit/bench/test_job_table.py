@@ -89,8 +89,12 @@ def test_the_torch_engine_is_stored_where_compute_is() -> None:
             ],
         ),
         (
-            MODEL + 'engine = "torch"\ncompute = "wait"\nmessage_divisor = 2\n',
-            ["compute: found wait with engine torch", "message_divisor: found 2 with engine torch"],
+            MODEL + 'engine = "torch"\ncompute = "wait"\nmessage_divisor = 2\nctas = [8]\n',
+            [
+                "compute: found wait with engine torch",
+                "message_divisor: found 2 with engine torch",
+                "ctas: found [8] with engine torch",
+            ],
         ),
     ],
 )

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from spanfit import files
 from spanfit.bench.groups import NodeTree
-from spanfit.bench.noise import Mix, Noise, NoiseTable, PlacementClass, draw_noise
+from spanfit.bench.noise import Mix, Noise, NoiseTable, PlacementClass, draw_noise, noise_beside
 from spanfit.errors import ConfigError
 
 
@@ -98,6 +98,26 @@ def test_what_has_no_place_is_told() -> None:
     flat = NodeTree(tiers=("minipod", "core"), fabric=tuple((f"m{node // 4}", "core") for node in range(8)))
     assert draw_noise(table(Mix.EQUAL, (4,), PlacementClass.MINIPOD), flat, [], 1).jobs == ()
     assert [*islice(draw_noise(table(Mix.EQUAL, (4,), PlacementClass.LEAF), flat, [], 1).jobs, 1)]
+
+
+def test_more_of_the_same_noise_begins_with_the_same_jobs() -> None:
+    placement = (PlacementClass.CORE, PlacementClass.LEAF)
+    half, full = (
+        draw_noise(table(Mix.EQUAL, (4,), *placement, utilisation=share), tree(), [0, 1], 1) for share in (0.5, 0.9)
+    )
+    assert full.jobs[: len(half.jobs)] == half.jobs
+    assert len(half.jobs) < len(full.jobs)
+
+
+def test_noise_that_finds_no_place_is_refused() -> None:
+    with pytest.raises(ValueError) as caught:
+        noise_beside(table(Mix.EQUAL, (6,), PlacementClass.LEAF), tree(), [0], 1)
+    assert str(caught.value) == (
+        "noise noise: a job of 6 nodes has no place of class leaf on the 31 nodes left over; lower nodes or "
+        "utilisation, name another class, or draw with another seed"
+    )
+    with pytest.raises(ValueError, match=r"noise noise: no job fits 0.1 of the 12 nodes left over; expected more"):
+        noise_beside(table(Mix.EQUAL, (6,), utilisation=0.1), tree(), range(20), 1)
 
 
 def test_pipelines_have_two_stages_where_nodes_are_even() -> None:

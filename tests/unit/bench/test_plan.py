@@ -425,3 +425,83 @@ def test_groups_larger_than_the_world_are_refused() -> None:
     campaign = replace(swept("[startup]\nnodes_per_group = [9]"), jobs=())
     with pytest.raises(ValueError, match="nodes_per_group: found 9, expected at most the world's 8 nodes"):
         plan_cases(campaign, TREE)
+
+
+NOISE = """
+name = "c"
+cluster = "cluster.toml"
+seed = 5
+[launch]
+launcher = "ssh"
+[[jobs]]
+name = "j"
+dp = 2
+pp = 2
+microbatches = 4
+activation = "64K"
+gradient = "2M"
+forward = "6ms"
+backward = "12ms"
+[[noise]]
+name = "across"
+mix = "equal"
+nodes = [2]
+placement = ["core"]
+utilisation = 1.0
+gradient = "1M"
+[[noise]]
+name = "inside"
+mix = "equal"
+nodes = [2]
+placement = ["leaf"]
+utilisation = 0.5
+"""
+
+
+def noisy(text: str = NOISE) -> CampaignFile:
+    return files.parse(CampaignFile, tomllib.loads(text), "c.toml")
+
+
+def test_steps_are_timed_alone_and_beside_each_noise_which_is_the_same_for_every_arm() -> None:
+    by_job: dict[str, list[BenchCase]] = {}
+    for case in plan_cases(noisy(), TREE):
+        by_job.setdefault(case.operation, []).append(case)
+        assert case.step is not None and case.step.name == case.operation
+    assert list(by_job) == ["j", "j+across", "j+inside"]
+    assert {(case.noise, len(case.groups)) for case in by_job["j"]} == {((), 1)}
+    for name, njobs, nminipods in (("j+across", 2, 2), ("j+inside", 1, 1)):
+        cases = by_job[name]
+        assert [case.arm for case in cases] == [case.arm for case in by_job["j"]]
+        assert len({case.groups[1:] for case in cases}) == 1
+        for case in cases:
+            nodes = [node for group in case.groups for node in group]
+            assert len(set(nodes)) == len(nodes), "no node is in two jobs"
+            assert [len(group) for group in case.groups[1:]] == [2] * njobs == [job.layout.nranks for job in case.noise]
+            assert {len({node // 4 for node in group}) for group in case.groups[1:]} == {nminipods}
+    assert {job.gradient_bytes for job in by_job["j+across"][0].noise if isinstance(job, StepJob)} == {1 << 20}
+    assert plan_cases(noisy(), TREE) == plan_cases(noisy(), TREE)
+
+
+def test_noise_without_a_job_or_a_node_left_over_is_refused() -> None:
+    head, _, jobs_and_noise = NOISE.partition("[[jobs]]")
+    with pytest.raises(ConfigError, match="noise: found no step to run beside, expected one"):
+        noisy(head + "[startup]\nnodes_per_group = [2]\n[[noise]]" + jobs_and_noise.partition("[[noise]]")[2])
+    with pytest.raises(ConfigError, match="noise: the name 'across' appears twice"):
+        noisy(NOISE.replace('"inside"', '"across"'))
+    with pytest.raises(ValueError) as refused:
+        plan_cases(noisy(NOISE.replace("dp = 2", "dp = 4")), TREE)
+    assert str(refused.value).startswith("job j: noise across: no job fits 1 of the 0 nodes left over")
+
+
+def test_steps_are_timed_with_each_limit_of_ctas_where_the_backend_has_one() -> None:
+    limited = NOISE.partition("[[noise]]")[0] + "ctas = [4, 0, 8]\n"
+    cases = plan_cases(noisy('backend = "nccl"\n' + limited), TREE)
+    assert dict.fromkeys((case.operation, case.cta) for case in cases) == dict.fromkeys(
+        [("j", 0), ("j@cta-4", 4), ("j@cta-8", 8)]
+    )
+    assert len({case.case_id for case in cases}) == len(cases) == 3 * sum(case.cta == 0 for case in cases)
+    with pytest.raises(ConfigError) as refused:
+        noisy(limited)
+    assert str(refused.value) == (
+        "c.toml: jobs[0].ctas: backend gloo has no limit of CTAs; expected nccl, or ctas = [0]"
+    )

@@ -67,9 +67,19 @@ def test_runs_are_points_too_and_a_bend_is_told() -> None:
     assert [point.run_id for point in dp.points] == ["a", "b", "c"]
 
 
-def test_values_at_0_have_a_slope_for_each_unit_and_names_have_none() -> None:
-    counts = [JOB | {"name": f"job{n}", "activation_bytes": n} for n in (0, 3)]
-    assert fit_sensitivity(jobs_of(*counts)).per == "unit"
+@pytest.mark.parametrize("values", [(0, 1 << 19, 1 << 20), (0.0, 0.003, 0.006), (0.0, 0.5, 1.0)])
+def test_a_slope_from_0_on_is_the_growth_over_the_range_whatever_the_unit(values: tuple[float, ...]) -> None:
+    jobs = [JOB | {"name": f"job{n}", "forward_s": value} for n, value in enumerate(values)]
+    times = {f"job{n}": ARMS | {"dp-aligned": 0.4 / math.sqrt(1.21) ** n} for n in range(3)}
+    found = fit_sensitivity(swept_jobs([run_of(jobs, times, noise=EXACT)]))
+    dp = by_arm(found)["dp-aligned"]
+    assert found.per == "range"
+    assert dp.slope is not None and dp.slope.value == pytest.approx(0.21)
+    assert dp.misfit == pytest.approx(0.0, abs=1e-9)
+    assert dp.sentence == "rises: 21.0% [21.0, 21.0] from the least to the largest"
+
+
+def test_names_have_no_slope() -> None:
     schedules = [JOB, JOB | {"name": "other", "schedule": "1f1b"}]
     found = fit_sensitivity(jobs_of(*schedules))
     assert (found.thing, found.per) == ("schedule", "")
@@ -99,6 +109,9 @@ def test_nothing_that_differs_and_gains_without_a_base_are_refused() -> None:
     [
         ("gradient_bytes", float(1 << 20), "1 MiB"),
         ("forward_s", 0.006, "6 ms"),
+        ("noise.gradient", float(1 << 20), "1 MiB"),
+        ("noise.backward", 0.012, "12 ms"),
+        ("noise.utilisation", 0.5, "0.5"),
         ("rate.uplink", 4e8, "400 Mbit/s"),
         ("model.layers", 12.0, "12"),
         ("schedule", "gpipe", "gpipe"),

@@ -72,6 +72,42 @@ def test_models_that_differ_in_one_thing_differ_in_it_and_others_by_their_names(
     assert differing(jobs_of(small, moe)) == {"model": ("small", "moe")}
 
 
+def test_a_degree_of_experts_is_no_difference_to_a_model_that_has_none() -> None:
+    experts = {"number": 8, "top_k": 2}
+    dense = JOB | {"model": MODEL, "layout": {"ep": 1}}
+    moe = [
+        JOB | {"name": f"moe{ep}", "model": MODEL | {"name": "moe", "experts": experts}, "layout": {"ep": ep}}
+        for ep in (2, 4)
+    ]
+    assert differing(jobs_of(dense, moe[0])) == {"model": ("small", "moe")}
+    assert differing(jobs_of(*moe)) == {"layout.ep": (2.0, 4.0)}
+    assert set(differing(jobs_of(dense, *moe))) == {"model", "layout.ep"}
+
+
+def test_noise_beside_a_job_is_a_thing_and_none_is_noise_that_uses_no_node() -> None:
+    busy = {"name": "busy", "mix": "equal", "nodes": [2], "placement": ["core"], "utilisation": 0.5}
+    full, wild = busy | {"name": "full", "utilisation": 1.0}, busy | {"name": "wild", "mix": "power-law", "nodes": [4]}
+    names = ["job", "job+busy", "job+full", "job+wild"]
+    jobs = [JOB | {"name": name} for name in names]
+    info, frame = run_of(jobs, dict.fromkeys(names, ARMS))
+    run = replace(info, spec=info.spec | {"noise": [busy, full, wild]}), frame
+    by_name = {job.steps.job: job for job in swept_jobs([run])}
+    quiet, half, whole, other = (by_name[name] for name in names)
+    assert differing([quiet, half, whole]) == {"noise.utilisation": (0.0, 0.5, 1.0)}
+    assert differing([half, other]) == {"noise": ("busy", "wild")}
+    assert differing([quiet, half, other]) == {"noise": ("none", "busy", "wild")}
+
+
+def test_noise_that_a_run_does_not_describe_is_refused() -> None:
+    with pytest.raises(FitError, match=r"run one: steps beside noise busy were measured, but spec.noise does not"):
+        jobs_of(JOB | {"name": "job+busy"})
+
+
+def test_a_limit_of_ctas_is_a_thing() -> None:
+    limited = jobs_of(JOB, *(JOB | {"name": f"job@cta-{cta}"} for cta in (4, 8)))
+    assert differing(limited) == {"cta": ("none", 4.0, 8.0)}
+
+
 def test_settings_of_runs_are_things_too() -> None:
     def of(run_id: str, **info: Any) -> Run:
         return run_of([JOB], {"job": ARMS}, run_id, **info)
