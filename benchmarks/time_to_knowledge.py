@@ -62,7 +62,7 @@ FULL = Scale(
     collectives=("all_reduce", "all_gather", "broadcast"),
     spans=(1, 2, 3),
     sizes=("1M", "2M", "4M"),
-    most_campaign=24,
+    most_campaign=60,
     most_sweep=10,
 )
 QUICK = Scale(
