@@ -3,7 +3,7 @@
 What a program prints is kept in a folder a visit, beside the run's file in the store and after the run: in
 ``RUN_ID.logs/launch-LAUNCH.ATTEMPT/POSITION`` lie ``stdout.log``, ``stderr.log``, what the launcher reads, and
 ``report.json`` where the build writes one. A report holds the whole environment of its process, so that part is taken
-out as soon as the process has ended.
+out as soon as the process has ended, or where we are killed with it, when its launch is resumed.
 """
 
 import json
@@ -98,6 +98,8 @@ class ProgramWorlds:
         plan = _read_plan(request)
         shard = Path(plan.shard)
         drop_torn_line(shard)
+        for left in self.logs.glob(f"launch-{plan.launch:03d}.*/*/{_REPORT}"):
+            strip_report(left)
         seen: LogRun | None = None
         for visit in plan.visits:
             own = self._request(request, plan, visit)
@@ -199,18 +201,21 @@ class _Limit:
 
 
 def _take_report(path: Path) -> LogRun | None:
-    """Return what a JSON report says, after taking its environment out; None, and no file, where it is not whole."""
-    if not path.exists():
-        return None
+    """Return what a JSON report says, after taking its environment out; None where there is none that is whole."""
+    runs = read_log(strip_report(path)) if path.exists() else ()
+    return runs[0] if len(runs) == 1 else None
+
+
+def strip_report(path: Path) -> str:
+    """Take its environment out of a JSON report, and return its text before; "", and no file, where it is not whole."""
     text = path.read_text(encoding="utf-8", errors="replace")
     try:
         document = json.loads(text)
     except json.JSONDecodeError:
         path.unlink()
-        return None
+        return ""
     path.write_text(json.dumps({key: value for key, value in document.items() if key != "env"}), encoding="utf-8")
-    runs = read_log(text)
-    return runs[0] if len(runs) == 1 else None
+    return text
 
 
 def _render(plan: LaunchPlan, visit: Visit, outcome: Outcome) -> dict[str, Any]:

@@ -3,8 +3,10 @@
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,6 +105,23 @@ class Bench:
         """Return every process that a program was or started."""
         return [int(line) for line in (self.bin / "pids").read_text().split()]
 
+    def start_and_hang(self) -> "subprocess.Popen[bytes]":
+        """Start a campaign of two visits, and return it once all programs of the second hang."""
+        self.behave(faults={4 << 20: "hang"})
+        text = CAMPAIGN.replace("launches = 2", "launches = 1")
+        self.write(text.replace("spans = [1, 2]", "spans = [1]").replace('["alone", "all"]', '["alone"]'))
+        argv = [sys.executable, "-m", "spanfit", "campaign", "run", str(self.folder / "campaign.toml")]
+        campaign = subprocess.Popen([*argv, "--store", str(self.store)], stderr=subprocess.DEVNULL)
+        deadline_s = time.monotonic() + 15
+        while not (self.bin / "pids").exists() or len(self.pids()) < 4 + 2 * 4:
+            assert time.monotonic() < deadline_s and campaign.poll() is None, "the programs never hung"
+            time.sleep(0.1)
+        return campaign
+
+    def kept(self) -> str:
+        """Return all that the store's logs of programs hold."""
+        return "".join(path.read_text() for path in self.store.glob("*.logs/**/*") if path.is_file())
+
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
@@ -147,12 +166,10 @@ def test_a_run_knows_its_engine_its_versions_and_its_gpus(bench: Bench) -> None:
     assert (info.engine, info.backend, info.gpu_model) == ("nccl-tests", "nccl", "NVIDIA Fake 80GB")
     assert (info.versions["nccl-tests"], info.versions["nccl"]) == ("2.19.6", "2.28.7")
     assert info.environment["NCCL_DEBUG"] == "WARN"
-    logs = bench.store / f"{campaign.run_id}.logs"
-    first = logs / "launch-000.0" / "0000"
+    first = bench.store / f"{campaign.run_id}.logs" / "launch-000.0" / "0000"
     assert sorted(path.name for path in first.iterdir()) == ["hosts.txt", "report.json", "stderr.log", "stdout.log"]
     assert "# Out of bounds values : 0 OK" in (first / "stdout.log").read_text()
-    kept = "".join(path.read_text() for path in logs.rglob("*") if path.is_file())
-    assert "hunter2" not in kept, "a report's environment was kept"
+    assert "hunter2" not in bench.kept(), "a report's environment was kept"
 
 
 def test_a_dry_run_prints_every_command_and_starts_none(bench: Bench) -> None:
@@ -171,12 +188,14 @@ def test_a_dry_run_prints_every_command_and_starts_none(bench: Bench) -> None:
     [
         ("dies", "failed", "Test NCCL failure common.cu:501 'unhandled system error'"),
         ("lies", "wrong_result", "Out of bounds values"),
+        ("contradicts", "failed", "algbw is not size / time in 2 halves, first: size 4194304 out-of-place"),
     ],
 )
 def test_a_case_that_fails_is_a_row_and_the_others_are_measured(
     bench: Bench, fault: str, status: str, reason: str
 ) -> None:
-    bench.behave(faults={4 << 20: fault})
+    # A version without JSON, whose table has the only numbers.
+    bench.behave("2.17.2", faults={4 << 20: fault})
     bench.write()
     done = bench.run()
     assert done.exit_code == 0, done.output
@@ -203,6 +222,42 @@ def test_a_program_that_hangs_is_ended_with_all_that_it_started(bench: Bench) ->
     pids = bench.pids()
     assert len(pids) == 4 + 2 * 4, "four ranks of one run, and four with a child each of the other"
     assert not [pid for pid in pids if is_running(pid)]
+
+
+def test_an_old_build_that_takes_float_for_a_type_it_does_not_know_is_no_result(bench: Bench) -> None:
+    bench.behave("2.0.0", faults={1 << 20: "float", 4 << 20: "float"})
+    text = CAMPAIGN.replace("[collectives]\n", '[collectives]\ndtypes = ["float32", "bfloat16"]\n')
+    bench.write(text.replace('["alone", "all"]', '["alone"]'))
+    done = bench.run()
+    assert done.exit_code == 0, done.output
+    frame = bench.frame()
+    assert set(frame[frame["dtype"] == "float32"]["status"]) == {"ok"}
+    taken = frame[frame["dtype"] == "bfloat16"]
+    assert set(taken["status"]) == {"failed"}
+    assert all("printed no row of" in text and "B float sum" in text for text in taken["reason"]), set(taken["reason"])
+
+
+def test_ctrl_c_ends_the_programs_and_the_same_command_goes_on(bench: Bench) -> None:
+    campaign = bench.start_and_hang()
+    campaign.send_signal(signal.SIGINT)
+    assert campaign.wait(15) == ExitCode.INTERRUPTED
+    assert not [pid for pid in bench.pids() if is_running(pid)]
+    assert "hunter2" not in bench.kept(), "a report's environment was kept"
+    bench.behave()
+    assert bench.run().exit_code == 0
+    assert set(bench.frame()["status"]) == {"ok"}
+
+
+def test_a_report_left_by_a_kill_loses_its_environment_when_the_campaign_goes_on(bench: Bench) -> None:
+    campaign = bench.start_and_hang()
+    campaign.kill()
+    campaign.wait()
+    for pid in bench.pids():
+        os.kill(pid, signal.SIGKILL)
+    assert "hunter2" in bench.kept()
+    bench.behave()
+    assert bench.run().exit_code == 0
+    assert "hunter2" not in bench.kept(), "a report's environment was kept"
 
 
 def test_programs_without_mpi_end_the_campaign_with_what_to_do(bench: Bench) -> None:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from spanfit.collectives import Collective, busbw_factor
-from spanfit.results.importers.log import Half, LogRun, Row
+from spanfit.results.importers.log import Half, LogRun, Row, resolution
 
 _PROGRAM = re.compile(r"([a-z_]+?)_perf(?:_mpi)?$")
 _COLLECTIVES = {
@@ -49,7 +49,7 @@ def time_mismatches(run: LogRun) -> tuple[str, ...]:
     factor = _factor(run)
     shares = (factor, 1.0) if collective_of(run.program) in _COUNTS_SHARES and factor else (1.0,)
     wrong = [
-        f"size {row.size_bytes} {place} ({half.algbw.text} GB/s in {half.time_us.text} us)"
+        f"size {row.size_bytes} {place} ({half.algbw_text} GB/s in {half.time_text} us)"
         for row, place, half in _halves(run)
         if not half.is_cpu_time and not _is_algbw(row.size_bytes, half, shares)
     ]
@@ -63,7 +63,7 @@ def _busbw_mismatches(run: LogRun) -> tuple[str, ...]:
     shares = (factor, 1.0) if collective_of(run.program) in _COUNTS_SHARES and factor else (1.0,)
     factors = [factor / share for share in shares]
     wrong = [
-        f"size {row.size_bytes} {place} (busbw {half.busbw.text}, algbw {half.algbw.text} GB/s)"
+        f"size {row.size_bytes} {place} (busbw {half.busbw_text}, algbw {half.algbw_text} GB/s)"
         for row, place, half in _halves(run)
         if not _is_busbw(half, factors)
     ]
@@ -90,11 +90,11 @@ def _halves(run: LogRun) -> Iterator[tuple[Row, str, Half]]:
 
 def _is_algbw(size_bytes: int, half: Half, shares: Sequence[float]) -> bool:
     """Return whether algbw is one of the shares of size / time."""
-    time, printed = half.time_us.value, half.algbw.value
-    around = half.algbw.resolution + _SLACK * abs(printed)
+    time, printed = float(half.time_text), float(half.algbw_text)
+    around = resolution(half.algbw_text) + _SLACK * abs(printed)
     if time > 0 and abs(size_bytes / 1e3 / time - printed) <= around:
         return True
-    low, high = time - half.time_us.resolution, time + half.time_us.resolution
+    low, high = time - resolution(half.time_text), time + resolution(half.time_text)
     for size in (size_bytes * share / 1e3 for share in shares):
         most = size / low if low > 0 else math.inf
         least = size / high if high > 0 else math.inf
@@ -105,20 +105,21 @@ def _is_algbw(size_bytes: int, half: Half, shares: Sequence[float]) -> bool:
 
 def _is_busbw(half: Half, factors: Sequence[float]) -> bool:
     """Return whether busbw is algbw times one of the factors."""
-    around = half.busbw.resolution + _SLACK * abs(half.busbw.value)
+    algbw, busbw = float(half.algbw_text), float(half.busbw_text)
+    around = resolution(half.busbw_text) + _SLACK * abs(busbw)
     for factor in factors:
-        gap = abs(half.busbw.value - half.algbw.value * factor)
-        if not gap > around or not gap > around + factor * half.algbw.resolution:
+        gap = abs(busbw - algbw * factor)
+        if not gap > around or not gap > around + factor * resolution(half.algbw_text):
             return True
     return False
 
 
 def _mean_mismatch(run: LogRun) -> list[str]:
-    values = [half.busbw for _, _, half in _halves(run)]
+    values = [half.busbw_text for row in run.rows for half in (row.oop, row.ip) if half]
     if run.avg_busbw is None or run.partial_rows or not values:
         return []
-    mean = sum(value.value for value in values) / len(values)
+    mean = sum(map(float, values)) / len(values)
     gap = abs(mean - run.avg_busbw) - _SIX_DIGITS * abs(run.avg_busbw)
-    if not gap > 0 or not gap > _SLACK + sum(value.resolution for value in values) / len(values):
+    if not gap > 0 or not gap > _SLACK + sum(map(resolution, values)) / len(values):
         return []
     return [f"the printed average busbw {run.avg_busbw:g} is not the mean of the rows, {mean:.6g} GB/s"]

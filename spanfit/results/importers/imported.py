@@ -90,7 +90,8 @@ class Imported:
     Attributes
     ----------
     engine : str
-        ``nccl-tests``, ``rccl-tests``, ``param``, ``osu`` or ``nccl-inspector``.
+        ``nccl-tests``, ``rccl-tests``, ``param``, ``osu`` or ``nccl-inspector``; "" where all that is printed is that a
+        launch failed, which any of them may have been.
     program, version : str
         "" where they are not printed.
     backend : str

@@ -62,7 +62,7 @@ _SIGNS: tuple[tuple[str, ErrorClass | None], ...] = (
     ("srun: error: ", ErrorClass.LAUNCHER),
 )
 _EXIT_CODE = re.compile(r"exit code:?\s+(\d{1,9})")
-_LIBRARY = (" NCCL INFO ", " NCCL WARN ", " NCCL TRACE ")
+_LIBRARY = re.compile(" NCCL (?:INFO|WARN|TRACE) ")
 _AFTERMATH = (None, ErrorClass.WRONG_RESULTS, ErrorClass.LOW_BANDWIDTH)
 
 
@@ -71,7 +71,7 @@ def failure_of(text: str) -> Failure | None:
 
     Lines of NCCL itself are no failures: it warns of much that it survives.
     """
-    if any(mark in text for mark in _LIBRARY):
+    if _LIBRARY.search(text):
         return None
     for sign, error_class in _SIGNS:
         if sign in text:
@@ -83,7 +83,8 @@ def failure_of(text: str) -> Failure | None:
 
 def exit_code_of(text: str) -> int | None:
     """Return the exit code that a line of a launcher names."""
-    found = _EXIT_CODE.search(text.lower())
+    lowered = text.lower()
+    found = _EXIT_CODE.search(lowered) if "exit code" in lowered else None
     return int(found[1]) if found else None
 
 

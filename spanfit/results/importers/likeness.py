@@ -72,7 +72,7 @@ def _by_value(prints: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, li
 def _programs(runs: Iterable[Seated]) -> dict[str, dict[str, list[str]]]:
     """Return for each operation the programs that timed it, and for each program its runs."""
     found: dict[str, dict[str, list[str]]] = {}
-    for seated in runs:
+    for seated in (each for each in runs if each.run.engine):
         for operation in sorted({timing.operation for timing in seated.run.timings}):
             found.setdefault(operation, {}).setdefault(seated.run.program, []).append(seated.label)
     return found

@@ -1,7 +1,7 @@
 """What a log of nccl-tests or rccl-tests says, whichever version printed it and whether as text or as JSON.
 
-Numbers and halves are named tuples: a log has very many of them, and these are made three times as fast as frozen
-dataclasses.
+A log has very many halves and devices: these are named tuples, which are made several times as fast as frozen
+dataclasses, and a half keeps its numbers as text, since most are asked for once or never.
 """
 
 from dataclasses import dataclass, field
@@ -55,19 +55,22 @@ class Printed(NamedTuple):
     @property
     def resolution(self) -> float:
         """Half of the last digit that was printed, in the unit of the value; 0 for inf and nan."""
-        text = self.text
-        if text[-3:-2] == ".":  # nearly always
-            return 0.005
-        if "n" in text:
-            return 0.0
-        mantissa, _, exponent = text.partition("e") if "e" in text else (text, "", "0")
-        point = mantissa.find(".")
-        decimals = len(mantissa) - point - 1 if point >= 0 else 0
-        return float(f"5e{int(exponent) - decimals - 1}")
+        return resolution(self.text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PerIteration:
+def resolution(text: str) -> float:
+    """Return half of the last digit of a number as it is printed, in its unit; 0 for inf and nan."""
+    if text[-3:-2] == ".":  # nearly always
+        return 0.005
+    if "n" in text:
+        return 0.0
+    mantissa, _, exponent = text.partition("e") if "e" in text else (text, "", "0")
+    point = mantissa.find(".")
+    decimals = len(mantissa) - point - 1 if point >= 0 else 0
+    return float(f"5e{int(exponent) - decimals - 1}")
+
+
+class PerIteration(NamedTuple):
     """Spread over the iterations of a half, with ``-I 1``, [us] and [%]."""
 
     min_us: float
@@ -82,10 +85,8 @@ class Half(NamedTuple):
 
     Attributes
     ----------
-    time_us : Printed
-        Mean over iterations [us], of the slowest rank or as the version averages; 1.0's milliseconds are converted.
-    algbw, busbw : Printed
-        [GB/s].
+    time_text, algbw_text, busbw_text : str
+        The time [us] and the bandwidths [GB/s] as they were printed; 1.0's milliseconds are converted.
     wrong : float or None
         Wrong elements; None where they were not counted (``N/A``, or a layout without the column).
     max_error : float or None
@@ -94,13 +95,18 @@ class Half(NamedTuple):
         The time is CPU time (``-C 1``), so that size / time is not algbw.
     """
 
-    time_us: Printed
-    algbw: Printed
-    busbw: Printed
+    time_text: str
+    algbw_text: str
+    busbw_text: str
     wrong: float | None = None
     max_error: float | None = None
     is_cpu_time: bool = False
     per_iteration: PerIteration | None = None
+
+    @property
+    def time_us(self) -> Printed:
+        """The mean over iterations [us], of the slowest rank or as the version averages."""
+        return Printed(float(self.time_text), self.time_text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,23 +133,8 @@ class Row:
     timestamp: str = ""
     cycle: int = 0
 
-    def in_cycle(self, cycle: int) -> "Row":
-        """Return the same row as one of another repeat of the sweep."""
-        return Row(
-            size_bytes=self.size_bytes,
-            count=self.count,
-            dtype=self.dtype,
-            redop=self.redop,
-            root=self.root,
-            oop=self.oop,
-            ip=self.ip,
-            timestamp=self.timestamp,
-            cycle=cycle,
-        )
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class Device(NamedTuple):
     """One rank's device; ``group`` is None before 2.13.4, ``pid`` in 1.0, and ``name`` where it is not printed."""
 
     rank: int

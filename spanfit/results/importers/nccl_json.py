@@ -178,9 +178,9 @@ def _half(entry: Any, per_iteration: Any) -> Half | None:
         return None
     wrong = printed(half["nwrong"])
     return Half(
-        time_us=time_us,
-        algbw=algbw,
-        busbw=busbw,
+        time_us.text,
+        algbw.text,
+        busbw.text,
         wrong=wrong.value if wrong else None,
         is_cpu_time=is_cpu_time,
         per_iteration=_per_iteration(_table(per_iteration)),
@@ -261,7 +261,7 @@ def _record_half(record: Mapping[str, Any]) -> Half | None:
     if time_us is None or algbw is None or busbw is None:
         return None
     wrong = printed(record.get("wrong", record.get("#wrong")))
-    return Half(time_us=time_us, algbw=algbw, busbw=busbw, wrong=wrong.value if wrong else None)
+    return Half(time_us.text, algbw.text, busbw.text, wrong=wrong.value if wrong else None)
 
 
 def _table(value: Any) -> Mapping[str, Any]:

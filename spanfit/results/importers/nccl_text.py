@@ -16,7 +16,7 @@ _LABELLED = "several worlds print through each other: told apart by their labels
 def read_text(text: str) -> tuple[LogRun, ...]:
     """Return the runs of a text log in the order in which they begin; none where nothing in it looks like one."""
     with _uncollected():
-        reports = [_read(world) for world in worlds(lines(text))]
+        reports = map(_read, worlds(lines(text)))
         return tuple(report.finished() for report in reports if report.is_one)
 
 

@@ -191,7 +191,7 @@ def _info(
         cluster_hash=files.digest(cluster),
         started_at=request.started_at,
         ended_at=request.ended_at,
-        engine=", ".join(dict.fromkeys(run.run.engine for run in runs)),
+        engine=", ".join(dict.fromkeys(run.run.engine for run in runs if run.run.engine)),
         backend=", ".join(dict.fromkeys(run.run.backend for run in runs if run.run.backend)),
         transport=f"the network of {cluster.name} (imported{clock})",
         node_names=names,

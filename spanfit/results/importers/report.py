@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from spanfit.results.importers import versions
 from spanfit.results.importers.judging import Failure, exit_code_of, failure_of, judge
 from spanfit.results.importers.log import Device, ErrorClass, LogRun, LogStatus, Row
-from spanfit.results.importers.tables import Layout, RowReader, read_layout
+from spanfit.results.importers.tables import Cells, Layout, RowReader, read_layout, read_row
 from spanfit.results.importers.unlabel import Line
 
 _PARAMETER = re.compile(r"(nThread|nGpus|[a-z]+ iters|[A-Za-z]+):? ([\w().+-]+)")
@@ -115,8 +115,8 @@ class Report:
             nranks=nranks,
             ranks_per_group=_ranks_per_group(self.devices, nranks),
             devices=tuple(self.devices),
-            rows=_in_cycles([row for table in self.tables for row in table.rows], self.cycle_marks, self.parameters),
-            partial_rows=tuple(row for table in self.tables for row in table.partial_rows),
+            rows=_rows(self.tables, self.cycle_marks, self.parameters),
+            partial_rows=tuple(read_row(table.layout, row) for table in self.tables for row in table.partial_rows),
             avg_busbw=self.avg_busbw,
             out_of_bounds=self.out_of_bounds,
             validation=_number(self.parameters, "validation"),
@@ -186,17 +186,23 @@ def _ranks_per_group(devices: Sequence[Device], nranks: int | None) -> int | Non
     return sizes[min(devices, key=lambda device: device.rank).group]
 
 
-def _in_cycles(rows: Sequence[Row], marks: Sequence[tuple[int, int]], parameters: Mapping[str, str]) -> tuple[Row, ...]:
-    """Return the rows with their cycles, by the lines between cycles or else by the sweep's beginning anew."""
+def _rows(
+    tables: Sequence[RowReader], marks: Sequence[tuple[int, int]], parameters: Mapping[str, str]
+) -> tuple[Row, ...]:
     is_one_size = parameters.get("minBytes", "") == parameters.get("maxBytes")
-    keys = [(row.dtype, row.redop, row.root, row.size_bytes, row.count) for row in rows]
+    found = [(table.layout, cells) for table in tables for cells in table.rows]
+    cycles = _cycles([layout.key(cells) for layout, cells in found], marks, is_one_size=is_one_size)
+    return tuple(read_row(layout, cells, cycle) for (layout, cells), cycle in zip(found, cycles, strict=True))
+
+
+def _cycles(keys: Sequence[Cells], marks: Sequence[tuple[int, int]], *, is_one_size: bool) -> list[int]:
+    """Return the cycle of each row, by the lines between cycles or else by the sweep's beginning anew."""
     starts = [i for i in range(1, len(keys)) if keys[i] == keys[0] and (is_one_size or keys[i - 1] != keys[0])]
-    cycles = marks or [(start, number) for number, start in enumerate(starts, 1)]
-    done = list(rows)
-    ends = [start for start, _ in cycles[1:]] + [len(rows)]
-    for (start, cycle), end in zip(cycles, ends, strict=False):
-        done[start:end] = [row.in_cycle(cycle) for row in rows[start:end]]
-    return tuple(done)
+    begun = marks or [(start, number) for number, start in enumerate(starts, 1)]
+    cycles = [0] * len(keys)
+    for (start, cycle), (end, _) in zip(begun, [*begun[1:], (len(keys), 0)], strict=False):
+        cycles[start:end] = [cycle] * (end - start)
+    return cycles
 
 
 def _version(report: Report, found: re.Match[str]) -> None:

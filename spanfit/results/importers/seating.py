@@ -68,7 +68,7 @@ def seat_runs(sources: Sequence[Source], cluster: Cluster, given: Sequence[str] 
 def _hosts(run: Imported, given: Sequence[str]) -> tuple[str, ...]:
     if run.hosts is not None:
         return run.hosts
-    if not given:
+    if not given or not run.engine:
         if any(timing.status is Status.OK for timing in run.timings):
             raise ValueError("does not name the host of each rank; give them in rank order with --nodes")
         return ()

@@ -68,14 +68,12 @@ def _read(text: str, operation: str) -> tuple[Imported, ...]:
         return read_param(text)
     if is_osu(text):
         return read_osu(text)
-    return tuple(from_log(run, operation=operation) for run in read_log(text) if _is_log(run))
+    return tuple(from_log(run, operation=operation) for run in read_log(text) if _is_told(run) or run.error)
 
 
-def _is_log(run: LogRun) -> bool:
-    """Return whether anything of a log was understood."""
-    return bool(
-        run.rows or run.partial_rows or run.program or run.parameters or run.devices or run.version or run.error
-    )
+def _is_told(run: LogRun) -> bool:
+    """Return whether a log has anything of a program, and not only that some launch failed."""
+    return bool(run.rows or run.partial_rows or run.program or run.parameters or run.devices or run.version)
 
 
 def from_log(run: LogRun, *, operation: str = "") -> Imported:
@@ -87,14 +85,14 @@ def from_log(run: LogRun, *, operation: str = "") -> Imported:
         What it measured, where the log does not name its program.
     """
     name = spelt_operation(run.program) if run.program else operation
-    is_rccl = "rccl" in run.version.lower()
+    library = ("rccl" if "rccl" in run.version.lower() else "nccl") if _is_told(run) else ""
     names = {device.name for device in run.devices if device.name}
     is_lone = run.is_interleaved and run.nranks == 1 and run.status is LogStatus.OK
     found = Imported(
-        engine="rccl-tests" if is_rccl else "nccl-tests",
+        engine=f"{library}-tests" if library else "",
         program=run.program or operation,
         version=run.version,
-        backend="rccl" if is_rccl else "nccl",
+        backend=library,
         nranks=run.nranks,
         hosts=_hosts(run),
         groups=_groups(run),

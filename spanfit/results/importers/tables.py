@@ -6,13 +6,15 @@ on the left to a right edge, which the header shows; a longer cell pushes the re
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import lru_cache
+from operator import itemgetter
 
-from spanfit.results.importers.log import Half, PerIteration, Printed, Row
+from spanfit.results.importers.log import Half, PerIteration, Row
 
-_NUMBER = r"[-+]?(?:\d+(?:\.\d*)?(?:e[-+]?\d{1,3})?|inf|nan)"
+_NUMBER = r"[-+]?(?:\d++(?:\.\d*+)?(?:e[-+]?\d{1,3})?|inf|nan)"
 _ERROR = r"\de[-+]\d\d"
 _TIMESTAMP = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
 _TIMES = ("time", "cputime")
@@ -33,27 +35,24 @@ _UNKNOWN = r"\S+"
 _HEADER = re.compile(r"#?\s*(?:size\s+count\s+type|bytes\s+N\s+type)\b")
 _BLANKS = 2
 """Blanks in front of every cell but the first."""
+_HALF = ("time", "algbw", "busbw", "wrong", *_SPREAD)
+"""What a half may print."""
+
+Cells = tuple[str | None, ...]
+"""The cells of a row as they were printed, None for a blank one and for those that are missing; last, always None."""
+_Pick = Callable[[Cells], Cells]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """Cells that are printed at once: their columns, and their right edges counted from where the write begins."""
+    """Cells that are printed at once: their columns, and their right edges counted from where the write begins.
+
+    A pattern is of a cell and the blanks before it.
+    """
 
     columns: tuple[str, ...]
     edges: tuple[int, ...]
     patterns: tuple[re.Pattern[str], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
-    """Where the cells of a half are in a row; ``spread`` is empty without ``-I 1``."""
-
-    time: int
-    algbw: int
-    busbw: int
-    wrong: int | None
-    spread: tuple[int, ...]
-    is_cpu_time: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +63,12 @@ class Layout:
     ----------
     columns : tuple of str
         Every column from the left; the first three are size, count and type.
-    oop, ip : Places or None
-        The halves, None for one that is not printed.
+    key : callable
+        Takes size, count, type, operation and root out of a row's cells, with None for columns that there are not.
+    oop, ip : callable
+        Takes the cells of a half, in the order of ``_HALF``.
+    timestamp : int
+        Where the time of day is among the cells.
     row : re.Pattern
         A whole row in one line.
     is_first : bool
@@ -78,12 +81,13 @@ class Layout:
 
     columns: tuple[str, ...]
     writes: tuple[Write, ...]
-    redop: int | None
-    root: int | None
-    oop: Places | None
-    ip: Places | None
+    key: _Pick
+    oop: _Pick
+    ip: _Pick
+    timestamp: int
     row: re.Pattern[str]
     is_first: bool
+    is_cpu_time: bool
     wrong_column: str
     counts_wrong: bool
     type_width: int
@@ -95,6 +99,7 @@ class Layout:
         return tuple(name for name in self.columns if name not in _PATTERNS)
 
 
+@lru_cache
 def read_layout(header: str, title: str) -> Layout | None:
     """Return the layout that a line of column names says, None where it is no such line.
 
@@ -111,20 +116,22 @@ def read_layout(header: str, title: str) -> Layout | None:
     columns, edges = tuple(match[0] for match in found), [match.end() for match in found]
     starts = [place for place, name in enumerate(columns) if name in _TIMES]
     ends = [*starts[1:], len(columns)]
-    places = [_places(columns, start, end) for start, end in zip(starts, ends, strict=False)]
-    if len(places) not in (1, 2) or None in places:
+    halves = [_half_places(columns, start, end) for start, end in zip(starts, ends, strict=False)]
+    if len(halves) not in (1, 2) or any(len(columns) in half[:3] for half in halves):
         return None
-    halves = dict(zip(_halves(title, len(places)), places, strict=True))
+    picks = {name: itemgetter(*half) for name, half in zip(_halves(title, len(halves)), halves, strict=True)}
+    nothing = itemgetter(*[len(columns)] * len(_HALF))
     wrong_column = next((name for name in columns if name in _WRONG), "")
     return Layout(
         columns=columns,
         writes=tuple(_writes(columns, edges)),
-        redop=_place(columns, _REDOP),
-        root=_place(columns, ("root",)),
-        oop=halves.get("oop"),
-        ip=halves.get("ip"),
+        key=itemgetter(0, 1, 2, _place(columns, _REDOP), _place(columns, ("root",))),
+        oop=picks.get("oop", nothing),
+        ip=picks.get("ip", nothing),
+        timestamp=_place(columns, ("timestamp",)),
         row=_row_pattern(columns),
         is_first=columns[0] == "bytes",
+        is_cpu_time="cputime" in columns,
         wrong_column=wrong_column,
         counts_wrong=wrong_column == "#wrong",
         type_width=edges[2] - edges[1] - _BLANKS,
@@ -132,25 +139,15 @@ def read_layout(header: str, title: str) -> Layout | None:
     )
 
 
-def _place(columns: Sequence[str], names: Sequence[str], start: int = 0, end: int | None = None) -> int | None:
-    """Return where the first column of any of the names is, None where there is none."""
+def _place(columns: Sequence[str], names: Sequence[str], start: int = 0, end: int | None = None) -> int:
+    """Return where the first column of any of the names is; where there is none, the place behind the last."""
     places = range(start, len(columns) if end is None else end)
-    return next((place for place in places if columns[place] in names), None)
+    return next((place for place in places if columns[place] in names), len(columns))
 
 
-def _places(columns: Sequence[str], start: int, end: int) -> Places | None:
-    algbw, busbw = (_place(columns, (name,), start, end) for name in ("algbw", "busbw"))
-    if algbw is None or busbw is None:
-        return None
-    spread = [place for name in _SPREAD if (place := _place(columns, (name,), start, end))]
-    return Places(
-        time=start,
-        algbw=algbw,
-        busbw=busbw,
-        wrong=_place(columns, _WRONG, start, end),
-        spread=tuple(spread) if len(spread) == len(_SPREAD) else (),
-        is_cpu_time=columns[start] == "cputime",
-    )
+def _half_places(columns: Sequence[str], start: int, end: int) -> tuple[int, ...]:
+    names = ((name,) if name != "wrong" else _WRONG for name in _HALF[1:])
+    return (start, *(_place(columns, each, start, end) for each in names))
 
 
 def _halves(title: str, count: int) -> tuple[str, ...]:
@@ -166,14 +163,14 @@ def _writes(columns: Sequence[str], edges: Sequence[int]) -> Iterator[Write]:
         yield Write(
             columns=tuple(columns[start:end]),
             edges=tuple(edge - origin for edge in edges[start:end]),
-            patterns=tuple(re.compile(_PATTERNS.get(name, _UNKNOWN)) for name in columns[start:end]),
+            patterns=tuple(re.compile(rf"\s*({_PATTERNS.get(name, _UNKNOWN)})") for name in columns[start:end]),
         )
 
 
 def _row_pattern(columns: Sequence[str]) -> re.Pattern[str]:
     cells = [f"({_PATTERNS.get(name, _UNKNOWN)})" for name in columns]
     spaced = [
-        rf"(?:[ \t]+{cell})?" if name in _REDOP else rf"[ \t]+{cell}"
+        rf"(?:[ \t]++{cell})?" if name in _REDOP else rf"[ \t]++{cell}"
         for name, cell in zip(columns[1:], cells[1:], strict=True)
     ]
     return re.compile(rf"[ \t]*(?:#[ \t]+)?{cells[0]}{''.join(spaced)}[ \t]*")
@@ -184,8 +181,8 @@ class RowReader:
     """Puts rows together, line by line."""
 
     layout: Layout
-    rows: list[Row] = field(default_factory=list)
-    partial_rows: list[Row] = field(default_factory=list)
+    rows: list[Cells] = field(default_factory=list)
+    partial_rows: list[Cells] = field(default_factory=list)
     _begun: list[str | None] = field(default_factory=list)
     _nwrites: int = 0
 
@@ -202,7 +199,7 @@ class RowReader:
         found = None if is_cut else self.layout.row.fullmatch(text.replace(label, "") if label else text)
         if found:
             self.finish()
-            self.rows.append(_row(self.layout, found.groups()))
+            self.rows.append((*found.groups(), None))
             return ""
         end = self._take_writes(text, 0, label, is_cut)
         if not end and text.lstrip()[:1].isdigit() and (start := _scan(self.layout.writes[0], text, 0, is_cut)):
@@ -216,7 +213,7 @@ class RowReader:
         """Count the row that was begun, if any, as a partial one."""
         if self._nwrites:
             missing = [None] * (len(self.layout.columns) - len(self._begun))
-            self.partial_rows.append(_row(self.layout, [*self._begun, *missing]))
+            self.partial_rows.append((*self._begun, *missing, None))
             self._nwrites = 0
 
     def _take_writes(self, text: str, end: int, label: str, is_cut: bool) -> int:
@@ -230,7 +227,7 @@ class RowReader:
             self._nwrites += 1
             end = found[1]
             if self._nwrites == len(self.layout.writes):
-                self.rows.append(_row(self.layout, self._begun))
+                self.rows.append((*self._begun, None))
                 self._nwrites = 0
         return end
 
@@ -249,8 +246,8 @@ def _scan(write: Write, text: str, start: int, is_cut: bool) -> tuple[list[str |
         found = _cell(text, slot, due, pattern)
         if not found and not (name in _REDOP and len(text) >= due and text[end:due].isspace()):
             return None
-        cells.append(found[0] if found else None)
-        is_whole = not found or found.start() > slot or _FIXED.fullmatch(found[0]) is not None
+        cells.append(found[1] if found else None)
+        is_whole = not found or found.start(1) > slot or _FIXED.fullmatch(found[1]) is not None
         end = found.end() if found else due
     follows = text[end : end + 1] or ("" if is_cut else "\n")
     # Without padding the last cell may go on, in what was cut off, or in what somebody else printed right behind it.
@@ -262,53 +259,50 @@ def _cell(text: str, slot: int, due: int, pattern: re.Pattern[str]) -> re.Match[
     if text[slot : slot + 1].strip():
         found = pattern.match(text, slot)
         return found if found and found.end() >= due else None
-    start = slot + len(text[slot:due]) - len(text[slot:due].lstrip())
     # 2.17.3 and later print N/A one character short of its place.
     end = due - 1 if text.startswith("N/A", due - 4) else due
-    return pattern.fullmatch(text, start, end)
+    return pattern.fullmatch(text, slot, end)
 
 
-def _row(layout: Layout, cells: Sequence[str | None]) -> Row:
-    size, count, dtype = cells[:3]
-    root = cells[layout.root] if layout.root else None
+def read_row(layout: Layout, cells: Cells, cycle: int = 0) -> Row:
+    """Return the row that cells are; a half is None where one of its time and bandwidths is missing."""
+    size, count, dtype, redop, root = layout.key(cells)
     return Row(
         size_bytes=int(size or 0),
         count=int(count or 0),
         dtype=dtype or "",
-        redop=cells[layout.redop] if layout.redop else None,
+        redop=redop,
         root=int(root) if root else None,
-        oop=_half(layout, layout.oop, cells) if layout.oop else None,
-        ip=_half(layout, layout.ip, cells) if layout.ip else None,
-        timestamp=(cells[-1] or "") if layout.columns[-1] == "timestamp" else "",
+        oop=_half(layout, *layout.oop(cells)),
+        ip=_half(layout, *layout.ip(cells)),
+        timestamp=cells[layout.timestamp] or "",
+        cycle=cycle,
     )
 
 
-def _half(layout: Layout, places: Places, cells: Sequence[str | None]) -> Half | None:
-    time, algbw, busbw = cells[places.time], cells[places.algbw], cells[places.busbw]
+def _half(
+    layout: Layout, time: str | None, algbw: str | None, busbw: str | None, wrong: str | None, *spread: str | None
+) -> Half | None:
     if time is None or algbw is None or busbw is None:
         return None
-    wrong = cells[places.wrong] if places.wrong else None
     checked = 0.0 if wrong == "0" else None if wrong is None or wrong == "N/A" else float(wrong.rstrip("*"))
     return Half(
-        _from_ms(time) if layout.is_first else Printed(float(time), time),
-        Printed(float(algbw), algbw),
-        Printed(float(busbw), busbw),
-        wrong=checked if layout.counts_wrong else None,
-        max_error=None if layout.counts_wrong else checked,
-        is_cpu_time=places.is_cpu_time,
-        per_iteration=_spread([cells[place] for place in places.spread]) if places.spread else None,
+        _from_ms(time) if layout.is_first else time,
+        algbw,
+        busbw,
+        checked if layout.counts_wrong else None,
+        None if layout.counts_wrong else checked,
+        layout.is_cpu_time,
+        None if None in spread else _spread(*spread),
     )
 
 
-def _spread(cells: Sequence[str | None]) -> PerIteration | None:
-    if None in cells:
-        return None
+def _spread(*cells: str | None) -> PerIteration:
     low, high, p99, cv = (float(cell) for cell in cells if cell)
-    return PerIteration(min_us=low, max_us=high, p99_us=p99, cv_pct=cv)
+    return PerIteration(low, high, p99, cv)
 
 
-def _from_ms(text: str) -> Printed:
+def _from_ms(text: str) -> str:
     """Return a time of 1.0 in us, its point moved by three places so that the resolution stays what it was."""
     number = Decimal(text)
-    moved = f"{number.scaleb(3):f}" if number.is_finite() else text
-    return Printed(value=float(moved), text=moved)
+    return f"{number.scaleb(3):f}" if number.is_finite() else text

@@ -1,6 +1,7 @@
 """Logs as they reach people, line by line: without byte order mark, colours, carriage returns and launchers' labels."""
 
 import re
+import sys
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -8,7 +9,7 @@ _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@
 _POD = r"\[pod/[^\]\s]+\] "
 _TIMESTAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d) "
 _RANK = r"\[[^\[\]\s]+@\d+,\d+\]<std\w+>: ?|\[\d+,\d+\]<std\w+>:|\[\d+\] | *\d+:(?: |$)"
-_LABEL = re.compile(f"({_POD})?(?:{_TIMESTAMP})?({_RANK})?")
+_LINE = re.compile(f"({_POD})?(?:{_TIMESTAMP})?({_RANK})?(.*)\\n?", re.MULTILINE)
 _STREAM = re.compile("<std[a-z]+>")
 _BANNER = re.compile(r"(?<=.)(?=# (?:nccl-tests version |Collective test starting: |nThread \d))")
 
@@ -48,16 +49,17 @@ def lines(text: str) -> tuple[Line, ...]:
     Labels known: Open MPI's and PRRTE's (``[1,0]<stdout>:``), ``srun -l`` (``0: ``), Hydra's (``[0] ``) and
     ``kubectl logs --prefix --timestamps``, the last also in front of another.
     """
-    raw = _plain(text).split("\n")
-    last = len(raw) - 1
+    text = _plain(text)
     found: list[Line] = []
-    for number, line in enumerate(raw):
-        label, whole = _split_label(line)
-        if "# " in whole[1:]:
+    for number, (pod, rank, whole) in enumerate(_LINE.findall(text)[:-1]):
+        label = sys.intern(pod + rank)
+        if whole.find("# ", 1) > 0:
             *cut, whole = _BANNER.split(whole)
             found += [Line(number, label, part, True) for part in cut]
-        if number < last or whole:
-            found.append(Line(number, label, whole, number == last))
+        found.append(Line(number, label, whole))
+    if found and not text.endswith("\n"):
+        last = found.pop()
+        found += [last._replace(is_cut=True)] if last.text else []
     return tuple(found)
 
 
@@ -68,11 +70,3 @@ def _plain(text: str) -> str:
     if "\r" in text:
         text = re.sub(r"\r+\n", "\n", text).replace("\r", "\n")
     return text
-
-
-def _split_label(line: str) -> tuple[str, str]:
-    found = _LABEL.match(line)
-    assert found is not None  # every part of it is optional
-    if not found.end():
-        return "", line
-    return (found[1] or "") + (found[2] or ""), line[found.end() :]

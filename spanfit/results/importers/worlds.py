@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import takewhile
 
@@ -25,7 +25,8 @@ class Kind(StrEnum):
     BOUNDS = "the verdict"
 
 
-_BANNER = (Kind.JSON, Kind.VERSION, Kind.STARTING, Kind.PARAMETERS)
+_Told = tuple[Line, Kind | None]
+_BANNER = frozenset((Kind.JSON, Kind.VERSION, Kind.STARTING, Kind.PARAMETERS))
 _ONCE = (Kind.RANK_0, Kind.COLUMNS, Kind.BOUNDS)
 _KINDS = {
     "Writing": (Kind.JSON, re.compile(r"# Writing JSON output to ")),
@@ -61,14 +62,11 @@ class World:
 
 def worlds(lines: Sequence[Line]) -> tuple[World, ...]:
     """Return the runs of a log, in the order in which they begin; one without any sign of a run is one run."""
-    streams = _streams(lines)
+    streams = _streams([(line, _kind(line)) for line in lines])
     found = [world for stream in streams for world in _runs(stream)]
     if len(streams) > 1:
-        spans = [_span(world) for world in found]
-        found = [
-            World(lines=world.lines, is_dealt=world.is_dealt, is_interleaved=world.is_interleaved or _meets(i, spans))
-            for i, world in enumerate(found)
-        ]
+        meeting = _meeting([_span(world) for world in found])
+        found = [replace(world, is_interleaved=True) if i in meeting else world for i, world in enumerate(found)]
     return tuple(sorted(found, key=lambda world: world.lines[0].number if world.lines else 0))
 
 
@@ -77,30 +75,40 @@ def _kind(line: Line) -> Kind | None:
     return known[0] if known and known[1].match(line.text) else None
 
 
-def _streams(lines: Sequence[Line]) -> list[list[Line]]:
+def _streams(told: list[_Told]) -> list[list[_Told]]:
     """Return the lines by the process that prints them; what tells of no process goes with the one that spoke last."""
-    if len({line.label for line in lines}) < 2:
-        return [list(lines)]
-    speakers = dict.fromkeys(line.speaker for line in lines if _kind(line) in (*_BANNER, Kind.COLUMNS))
+    if len({line.label for line, _ in told}) < 2:
+        return [told]
+    speakers = dict.fromkeys(line.speaker for line, kind in told if kind in _BANNER or kind is Kind.COLUMNS)
     if len(speakers) < 2:
-        return [list(lines)]
-    streams: dict[str, list[Line]] = {speaker: [] for speaker in speakers}
-    current = next(iter(speakers))
-    for line in lines:
-        current = line.speaker if line.speaker in streams else current
-        streams[current].append(line)
+        return [told]
+    streams: dict[str, list[_Told]] = {speaker: [] for speaker in speakers}
+    current = next(iter(streams.values()))
+    for line, kind in told:
+        current = streams.get(line.speaker, current)
+        current.append((line, kind))
     return list(streams.values())
 
 
 def _span(world: World) -> tuple[int, int, str]:
     speaker = next((line.speaker for line in world.lines if _kind(line)), world.lines[0].speaker)
-    numbers = [line.number for line in world.lines if line.speaker == speaker]
-    return numbers[0], numbers[-1], speaker
+    first, last = (
+        next(line.number for line in lines if line.speaker == speaker) for lines in (world.lines, world.lines[::-1])
+    )
+    return first, last, speaker
 
 
-def _meets(i: int, spans: Sequence[tuple[int, int, str]]) -> bool:
-    first, last, speaker = spans[i]
-    return any(other != speaker and first < end and begin < last for begin, end, other in spans)
+def _meeting(spans: Sequence[tuple[int, int, str]]) -> set[int]:
+    """Return which spans overlap one of another speaker."""
+    meeting: set[int] = set()
+    begun: list[int] = []
+    for i in sorted(range(len(spans)), key=spans.__getitem__):
+        first, _, speaker = spans[i]
+        begun = [other for other in begun if spans[other][1] > first]
+        met = [other for other in begun if spans[other][2] != speaker]
+        meeting.update([i, *met] if met else ())
+        begun.append(i)
+    return meeting
 
 
 @dataclass(slots=True)
@@ -110,53 +118,61 @@ class _Run:
     lines: list[Line]
     seen: Counter[Kind]
     has_begun: bool = False
+    has_ended: bool = False
+
+    def take(self, line: Line, kind: Kind | None) -> None:
+        """Take a line; the run has begun once it prints more than a banner, and ended with its verdict."""
+        self.lines.append(line)
+        if kind:
+            self.seen[kind] += 1
+            self.has_begun = self.has_begun or kind not in _BANNER
+            self.has_ended = self.has_ended or kind is Kind.BOUNDS
+        elif not self.has_begun:
+            self.has_begun = _is_failure(line)
 
     def needs(self) -> int:
         """Return how many runs it takes to print these lines."""
         return max(self.seen[kind] for kind in _ONCE)
 
 
-def _runs(stream: Sequence[Line]) -> Iterator[World]:
+def _runs(stream: Sequence[_Told]) -> Iterator[World]:
     """Give the runs of one stream: those that follow each other, and those that print through each other."""
     runs = _split(stream)
     while runs:
         count = 1
-        while count < runs[-1].needs() and count < len(runs) and not runs[-1 - count].seen[Kind.BOUNDS]:
+        while count < runs[-1].needs() and count < len(runs) and not runs[-1 - count].has_ended:
             count += 1
-        together = sorted((line for run in runs[-count:] for line in run.lines), key=lambda line: line.number)
+        lines = [line for run in runs[-count:] for line in run.lines]
         del runs[-count:]
-        for lines in _deal(together, count) if count > 1 else [together]:
-            yield World(lines=tuple(lines), is_interleaved=count > 1, is_dealt=count > 1)
+        if count == 1:
+            yield World(lines=tuple(lines))
+            continue
+        for own in _deal(sorted(lines, key=lambda line: line.number), count):
+            yield World(lines=tuple(own), is_interleaved=True, is_dealt=True)
 
 
-def _split(stream: Sequence[Line]) -> list[_Run]:
+def _split(stream: Sequence[_Told]) -> list[_Run]:
     """Return the runs by their banners.
 
     The lines of two banners may alternate, so that a line of a banner goes to the first run that has none of its kind
     and printed nothing else yet.
     """
     runs = [_Run([], Counter())]
-    for line in stream:
-        kind = _kind(line)
+    for line, kind in stream:
         run = runs[-1]
         if kind in _BANNER:
             silent = list(takewhile(lambda other: not other.has_begun, reversed(runs)))
             run = next((other for other in reversed(silent) if not other.seen[kind]), _Run([], Counter()))
-        elif _begins_anew(kind, line, run):
+        elif run.has_ended and _begins_anew(kind, line):
             run = _Run([], Counter())
         if run is not runs[-1] and not run.lines:
             runs.append(run)
-        run.lines.append(line)
-        if kind:
-            run.seen[kind] += 1
-        run.has_begun = run.has_begun or kind not in (None, *_BANNER) or _is_failure(line)
+        run.take(line, kind)
     return runs
 
 
-def _begins_anew(kind: Kind | None, line: Line, run: _Run) -> bool:
-    """Return whether a line begins a run without a banner: a table, or a launch that failed, after a summary."""
-    if not run.seen[Kind.BOUNDS]:
-        return False
+def _begins_anew(kind: Kind | None, line: Line) -> bool:
+    """Return whether a line after a summary begins a run without a banner: a table, or a launch that failed."""
     failure = failure_of(line.text) if kind is None else None
     return kind is Kind.TITLE or (failure is not None and failure.error_class is ErrorClass.LAUNCHER)
 

@@ -4,18 +4,14 @@ from dataclasses import replace
 import pytest
 
 from spanfit.profiler.program_logs import Expected, judge
-from spanfit.results.importers.log import Device, ErrorClass, Half, LogRun, LogStatus, Printed, Row
+from spanfit.results.importers.log import Device, ErrorClass, Half, LogRun, LogStatus, Row
 from spanfit.results.schema import Status
 from tests.unit.bench.test_nccl_tests import CASE
 
 
-def printed(text: str) -> Printed:
-    return Printed(value=float(text), text=text)
-
-
 def half(time_us: str, wrong: float | None = 0.0) -> Half:
-    algbw = printed(f"{4096 / float(time_us) / 1e3:.3f}")
-    return Half(time_us=printed(time_us), algbw=algbw, busbw=algbw, wrong=wrong)
+    algbw = f"{4096 / float(time_us) / 1e3:.3f}"
+    return Half(time_us, algbw, algbw, wrong)
 
 
 def device(rank: int, host: str) -> Device:
@@ -51,7 +47,7 @@ def test_ranks_that_fail_before_rank_0_says_what_it_runs_are_of_its_world() -> N
 
 
 def test_a_time_that_its_bandwidth_contradicts_is_no_result() -> None:
-    lie = half("12.34")._replace(time_us=printed("6.17"))
+    lie = half("12.34")._replace(time_text="6.17")
     found = judge(EXPECTED, (replace(RUN, rows=(replace(ROW, oop=lie),)),), None, 0, "")
     assert found.status is Status.FAILED
     assert "contradict one another: algbw is not size / time in 1 halves" in found.reason

@@ -123,7 +123,7 @@ def writes(style: Style, row: Row) -> tuple[str, str, str]:
     halves = []
     for half in (row.oop, row.ip):
         assert half is not None
-        text = f"  {half.time_us.text:>7}  {half.algbw.text:>6}  {half.busbw.text:>6}"
+        text = f"  {half.time_text:>7}  {half.algbw_text:>6}  {half.busbw_text:>6}"
         found = half.wrong if style.has_groups else half.max_error
         if found is None:
             text += style.unchecked

@@ -1,5 +1,4 @@
 import json
-import math
 from dataclasses import replace
 
 import pytest
@@ -55,8 +54,8 @@ def test_numbers_that_are_not_json_are_read() -> None:
     report = replace(REPORT, sizes=(1024,))
     text = report.render().replace('"alg_bw":0.010240', '"alg_bw":inf').replace('"bus_bw":0.015360', '"bus_bw":"nan"')
     half = read_one(text).rows[0].oop
-    assert half is not None and half.algbw == Printed(value=math.inf, text="Infinity")
-    assert half.busbw.text == "nan" and math.isnan(half.busbw.value)
+    assert half is not None and half.algbw_text == "Infinity"
+    assert half.busbw_text == "nan"
 
 
 def test_an_unchecked_half_has_no_count_and_a_trace_has_no_first_half() -> None:

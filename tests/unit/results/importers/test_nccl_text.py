@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spanfit.results.importers.log import ErrorClass, Half, LogRun, LogStatus, PerIteration, Printed, Row
+from spanfit.results.importers.log import ErrorClass, Half, LogRun, LogStatus, PerIteration, Row
 from spanfit.results.importers.nccl_text import read_text
 from tests.unit.results.importers.rendering import STYLES, V213, V217, Style, foot, head, writes
 
@@ -32,14 +32,7 @@ def float_text(value: float, width: int) -> str:
 
 def make_half(size: int, time_us: float, found: float | None, style: Style) -> Half:
     time, rate = float_text(time_us, 7), f"{size / time_us / 1e3:.2f}"
-    bandwidth = Printed(value=float(rate), text=rate)
-    return Half(
-        time_us=Printed(value=float(time), text=time),
-        algbw=bandwidth,
-        busbw=bandwidth,
-        wrong=found if style.has_groups else None,
-        max_error=None if style.has_groups else found,
-    )
+    return Half(time, rate, rate, found if style.has_groups else None, max_error=None if style.has_groups else found)
 
 
 @st.composite
@@ -70,7 +63,7 @@ def noises(draw: st.DrawFn, *, inside: bool) -> str:
 
 
 def average(rows: list[Row]) -> float:
-    values = [half.busbw.value for row in rows for half in (row.oop, row.ip) if half]
+    values = [float(half.busbw_text) for row in rows for half in (row.oop, row.ip) if half]
     return sum(values) / len(values)
 
 
@@ -158,8 +151,7 @@ def read_file(name: str) -> tuple[LogRun, ...]:
 
 
 def half(time: str, algbw: str, busbw: str, **rest: float | PerIteration | None) -> Half:
-    texts = [Printed(value=float(text), text=text) for text in (time, algbw, busbw)]
-    return Half(time_us=texts[0], algbw=texts[1], busbw=texts[2], **rest)  # type: ignore[arg-type]
+    return Half(time, algbw, busbw, **rest)  # type: ignore[arg-type]
 
 
 def test_milliseconds_of_1_0_become_microseconds_of_the_same_resolution() -> None:
@@ -196,7 +188,7 @@ def test_worlds_with_labels_of_their_own_are_told_apart() -> None:
         ("0: ", "n0", 1, 1),
         ("1: ", "n1", 1, 1),
     ]
-    assert [run.rows[0].oop and run.rows[0].oop.time_us.text for run in runs] == ["4.20", "4.10"]
+    assert [run.rows[0].oop and run.rows[0].oop.time_text for run in runs] == ["4.20", "4.10"]
     assert all(run.is_interleaved and run.status is LogStatus.OK for run in runs)
 
 
@@ -214,7 +206,7 @@ def test_the_spread_over_iterations_and_a_rounded_count_of_wrong_elements() -> N
 
 def test_in_place_only_with_cycles_of_rccl_tests() -> None:
     (run,) = read_file("rccl_in_place_only")
-    assert [(row.oop, row.ip and row.ip.time_us.text, row.cycle) for row in run.rows] == [
+    assert [(row.oop, row.ip and row.ip.time_text, row.cycle) for row in run.rows] == [
         (None, "38.79", 0),
         (None, "39.18", 1),
     ]

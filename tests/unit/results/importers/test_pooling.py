@@ -11,7 +11,9 @@ from spanfit.results.importers.pooling import ImportRequest, pool
 from spanfit.results.importers.sources import read_sources
 from spanfit.results.schema import Measurement, RunInfo, Status
 from spanfit.topology.model import Cluster, Node
+from tests.unit.results.importers.rendering import V213, foot, head, writes
 from tests.unit.results.importers.reports import REPORT, Report
+from tests.unit.results.importers.test_nccl_text import ROW
 from tests.unit.results.importers.test_osu import COLLECTIVE
 
 CLUSTER = Cluster(
@@ -87,6 +89,20 @@ def test_unlike_runs_are_pooled_only_where_that_is_asked_for(other: Report, said
         pooled(texts)
     assert said in str(refused.value) and "--pool-unlike" in str(refused.value)
     assert len(pooled(texts, replace(REQUEST, pool_unlike=True))[1]) == 8
+
+
+def test_a_launch_that_failed_before_any_program_spoke_is_pooled_with_runs_of_any() -> None:
+    rccl = "\n".join([*head(V213, ("n0", "n1")), "".join(writes(V213, ROW)), *foot(V213, 27.165), ""])
+    rccl = rccl.replace("# Using devices", "rccl-tests: Version develop:ae3e635\n# Using devices")
+    texts = {"a.log": rccl, "b.log": "srun: error: Unable to create step for job 7: Requested nodes are busy\n"}
+    info, rows = pooled(texts, replace(REQUEST, nodes=("n0", "n1")), "all_reduce")
+    assert (info.engine, info.backend) == ("rccl-tests", "rccl")
+    assert [(row.status, row.operation, row.nranks) for row in rows] == [
+        (Status.OK, "all_reduce", 2),
+        (Status.OK, "all_reduce", 2),
+        (Status.FAILED, "all_reduce", 0),
+    ]
+    assert rows[-1].reason.startswith("srun: error: Unable to create step")
 
 
 def test_settings_that_only_make_nccl_talk_do_not_matter() -> None:
