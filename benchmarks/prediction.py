@@ -40,11 +40,9 @@ from spanfit.profiler.curves_file import CurvesFile
 from spanfit.profiler.predict.collectives import Library
 from spanfit.profiler.predict.fit import fit_parameters
 from spanfit.profiler.predict.parameters import ParametersFile
-from spanfit.profiler.predict.step import predict_step
+from spanfit.profiler.predict.step import StepPredictor, seated
 from spanfit.results.schema import Estimate
-from spanfit.topology.model import RankMap
 from spanfit.topology.readers.cluster_file import render_cluster
-from spanfit.workload.strategies import plan_job
 
 RATE_BITS_PER_S = 4e8
 OTHER_RATES = (2e8, 8e8)
@@ -182,8 +180,7 @@ def predicted_s(bed: Bed, case: BenchCase, fabric: ParametersFile) -> float:
     """Return the step time that a fabric's parameters give a placement."""
     assert case.step is not None
     names = tuple(bed.cluster.nodes[node].name for node in case.groups[0])
-    programs = [plan_job(case.step, rank) for rank in range(len(names))]
-    return predict_step(programs, bed.cluster, RankMap(node_names=names, ngpus_per_node=1), fabric).time_s.value
+    return StepPredictor(case.step, bed.cluster, fabric).step_time_s(seated(case.step, names, 1))
 
 
 def measured_logs(frame: pd.DataFrame) -> dict[tuple[str, str], Estimate]:

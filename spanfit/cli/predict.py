@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,14 +15,14 @@ from spanfit.results.schema import format_estimate
 
 if TYPE_CHECKING:
     from spanfit.profiler.campaign import Campaign
+    from spanfit.profiler.predict.collectives import Library
     from spanfit.profiler.predict.parameters import ParametersFile
-    from spanfit.profiler.predict.step import StepPrediction
-    from spanfit.topology.model import RankMap
+    from spanfit.profiler.predict.step import StepPrediction, StepPredictor
     from spanfit.workload.job import Job
-    from spanfit.workload.program import Program
 
 PREDICTIONS_VERSION = 1
 
+_LIBRARIES = {"gloo": "gloo", "nccl": "NCCL's rings", "nccl-tree": "NCCL's trees"}
 _COLUMNS = ("job", "arm", "step", ">communication", "busiest uplink", ">carries")
 
 
@@ -60,6 +60,12 @@ class ArmPrediction:
     help="A fabric that -o wrote, not fitted again.",
 )
 @click.option(
+    "--nccl-algorithm",
+    type=click.Choice(["ring", "tree"]),
+    help="How NCCL's all_reduce goes, since its own choice is not known here: over its rings (unless the fabric "
+    "says otherwise) or its trees.",
+)
+@click.option(
     "--draws", type=click.IntRange(1), default=9, show_default=True, help="Draws of unfair shares a placement."
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Seeds the draws.")
@@ -69,6 +75,7 @@ def predict(
     curves_files: tuple[Path, ...],
     out: Path | None,
     fabric_file: Path | None,
+    nccl_algorithm: str | None,
     draws: int,
     seed: int,
     as_json: bool,
@@ -86,7 +93,10 @@ def predict(
     campaign = Campaign(campaign_file, Path("runs"))
     if not any(case.step for case in campaign.cases):
         raise ConfigError(f"{campaign_file}: jobs: found none, expected at least one; add a [[jobs]] table")
-    fabric = read_parameters(fabric_file) if fabric_file else _fitted(campaign, curves_files)
+    if fabric_file:
+        fabric = _by_algorithm(read_parameters(fabric_file), nccl_algorithm)
+    else:
+        fabric = _fitted(campaign, curves_files, nccl_algorithm)
     if out is not None:
         write_parameters(out, fabric)
         talk(f"wrote {out}")
@@ -98,6 +108,8 @@ def predict(
                 "schema_version": PREDICTIONS_VERSION,
                 "run_ids": fabric.run_ids,
                 "error": fabric.error,
+                "library": fabric.library,
+                "not_fitted": fabric.not_fitted,
                 "arms": [asdict(arm) for arm in arms],
             }
         )
@@ -105,63 +117,65 @@ def predict(
     print_table("Predicted steps", _COLUMNS, [_row(arm) for arm in arms])
 
 
-def _fitted(campaign: Campaign, curves_files: tuple[Path, ...]) -> ParametersFile:
+def _fitted(campaign: Campaign, curves_files: tuple[Path, ...], algorithm: str | None) -> ParametersFile:
     from spanfit.profiler.curves_file import read_curves
     from spanfit.profiler.predict.collectives import Library
     from spanfit.profiler.predict.fit import fit_parameters
 
     library = Library.NCCL if campaign.file.backend == "nccl" else Library.GLOO
+    library = _library(library, algorithm, f"backend {campaign.file.backend}")
     return fit_parameters([read_curves(path) for path in curves_files], campaign.cluster, library)
 
 
+def _by_algorithm(fabric: ParametersFile, algorithm: str | None) -> ParametersFile:
+    return replace(fabric, library=_library(fabric.library, algorithm, f"a fabric of {fabric.library}"))
+
+
+def _library(library: Library, algorithm: str | None, found: str) -> Library:
+    """Return NCCL with the algorithm that was asked for, or what there is; ConfigError where that is not NCCL."""
+    from spanfit.errors import ConfigError
+    from spanfit.profiler.predict.collectives import Library
+
+    if algorithm is None:
+        return library
+    if library is Library.GLOO:
+        raise ConfigError(f"--nccl-algorithm: found {algorithm} with {found}, expected NCCL; leave the option out")
+    return Library.NCCL_TREE if algorithm == "tree" else Library.NCCL
+
+
 def _preface(fabric: ParametersFile) -> str:
-    parameters = fabric.parameters
+    from spanfit.profiler.predict.parameters import RATE
+
+    parameters, library = fabric.parameters, _LIBRARIES[fabric.library]
     rates = ", ".join(
-        f"{kind} {units.format_bandwidth(rate)}" for kind, rate in sorted(parameters.rates_bytes_per_s.items())
+        f"{kind} {units.format_bandwidth(rate)}{' (not fitted)' * (f'{RATE}{kind}' in fabric.not_fitted)}"
+        for kind, rate in sorted(parameters.rates_bytes_per_s.items())
     )
-    return (
-        f"fitted to {len(fabric.residuals)} micro-patterns of {', '.join(fabric.run_ids)} with {fabric.library}: links "
-        f"carry {rates}; 95% intervals hold the error of patterns left out, ± {units.format_percent(2 * fabric.error)}"
-    )
+    lines = [
+        f"fitted to {len(fabric.residuals)} micro-patterns of {', '.join(fabric.run_ids)} with {library}: links carry "
+        f"{rates}; 95% intervals hold the error of patterns left out, ± {units.format_percent(2 * fabric.error)}"
+    ]
+    if fabric.not_fitted:
+        guesses = (f"{name} = {parameters.value(name):.3g} ({source})" for name, source in fabric.not_fitted.items())
+        lines.append(f"not fitted, and in no error above: {'; '.join(guesses)}")
+    return "\n".join(lines)
 
 
 def _predicted(campaign: Campaign, fabric: ParametersFile, draws: int, seed: int) -> Iterator[ArmPrediction]:
-    from spanfit.profiler.predict.step import predict_step
+    from spanfit.profiler.predict.step import StepPredictor, seated
 
     per_node = campaign.file.launch.ranks_per_node
-    programs: dict[Job, tuple[Program, ...]] = {}
+    predictors: dict[Job, StepPredictor] = {}
     for case in campaign.cases:
         if case.step is None:
             continue
+        if case.step not in predictors:
+            predictors[case.step] = StepPredictor(
+                case.step, campaign.cluster, fabric, ngpus_per_node=per_node, ndraws=draws, seed=seed
+            )
         names = tuple(campaign.node_names[node] for node in case.groups[0])
-        if case.step not in programs:
-            programs[case.step] = _planned(case.step, per_node)
-        rank_map = _placed(case.step, names, per_node)
-        found = predict_step(programs[case.step], campaign.cluster, rank_map, fabric, ndraws=draws, seed=seed)
+        found = predictors[case.step].predict(seated(case.step, names, per_node))
         yield ArmPrediction(job=case.operation, arm=case.arm, nodes=names, prediction=found)
-
-
-def _planned(job: Job, per_node: int) -> tuple[Program, ...]:
-    """Return the programs of all ranks of the nodes that a job uses."""
-    from spanfit.profiler.predict.step import side_by_side
-    from spanfit.workload.job import StepJob
-    from spanfit.workload.strategies import plan_job
-
-    programs = tuple(plan_job(job, rank) for rank in range(job.layout.nranks))
-    return side_by_side(programs, per_node) if isinstance(job, StepJob) else programs
-
-
-def _placed(job: Job, names: tuple[str, ...], per_node: int) -> RankMap:
-    """Return where a job's ranks run; ``names`` holds the node of each cell, row by row."""
-    from spanfit.topology.model import RankMap
-    from spanfit.workload.job import StepJob
-
-    if isinstance(job, StepJob):
-        return RankMap(node_names=names, ngpus_per_node=per_node)
-    _, ncolumns = job.layout.grid(per_node)
-    cells = job.layout.node_cells(per_node)
-    in_rank_order = tuple(names[row * ncolumns + column] for row, column in cells)
-    return RankMap(node_names=in_rank_order, ngpus_per_node=per_node)
 
 
 def _row(arm: ArmPrediction) -> tuple[str, ...]:

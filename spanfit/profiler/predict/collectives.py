@@ -22,8 +22,9 @@ NCCL (nccl-tests' PERFORMANCE.md for the volumes, src/graph/rings.cc and trees.c
 """
 
 import math
+from dataclasses import dataclass
 from enum import StrEnum
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 from spanfit.collectives import Collective
 from spanfit.errors import ConfigError
@@ -137,6 +138,49 @@ def ring_segments(n: int, size_bytes: float) -> int:
     return -(-wanted // n) * n
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """Along which edges a collective moves at once, and how much.
+
+    Attributes
+    ----------
+    edges : tuple of (int, int)
+        Places in the group from which and to which bytes go.
+    edge_bytes : float
+        What each edge carries.
+    hops : float
+        Latencies that pass before it runs at full speed.
+    """
+
+    edges: tuple[tuple[int, int], ...]
+    edge_bytes: float
+    hops: float
+
+
+def shape(library: Library, collective: Collective, n: int, size_bytes: float) -> Shape:
+    """Return how a collective of n ranks moves its bytes; ConfigError for one that is not modelled.
+
+    gloo's rings are taken as NCCL's where many groups are represented by one: two segments in flight keep every edge
+    busy, and its reduce_scatter moves what its all_reduce does.
+    """
+    factor = {Collective.ALL_REDUCE: 2.0, Collective.ALL_GATHER: 1.0, Collective.REDUCE_SCATTER: 1.0}
+    if library is Library.GLOO:
+        factor[Collective.REDUCE_SCATTER] = 2.0
+    if collective is Collective.ALL_REDUCE and library is Library.NCCL_TREE:
+        down = [edge for tree in double_tree(n) for edge in tree]
+        both = tuple(way for a, b in down for way in ((a, b), (b, a)))
+        return Shape(edges=both, edge_bytes=size_bytes / 2, hops=2 * math.log2(n))
+    if collective in factor:
+        ring = tuple((place, (place - 1) % n) for place in range(n))
+        times = factor[collective] * (n - 1)
+        return Shape(edges=ring, edge_bytes=times / n * size_bytes, hops=times)
+    if collective is Collective.BROADCAST:
+        return Shape(edges=tuple(pairwise(range(n))), edge_bytes=size_bytes, hops=n - 1)
+    if collective is Collective.ALL_TO_ALL:
+        return Shape(edges=tuple(permutations(range(n), 2)), edge_bytes=size_bytes / n, hops=1)
+    raise _unknown(collective, library)
+
+
 class Whole:
     """A collective as one flow along all its edges: how many bytes an edge carries, over which links, and how late.
 
@@ -160,28 +204,10 @@ class Whole:
 def whole(
     network: Network, library: Library, collective: Collective, ranks: tuple[int, ...], size_bytes: float
 ) -> Whole:
-    """Return a collective as one flow; ConfigError for one that is not modelled.
-
-    gloo's rings are taken as NCCL's where many groups are represented by one: two segments in flight keep every edge
-    busy, and its reduce_scatter moves what its all_reduce does.
-    """
-    n = len(ranks)
-    factor = {Collective.ALL_REDUCE: 2.0, Collective.ALL_GATHER: 1.0, Collective.REDUCE_SCATTER: 1.0}
-    if library is Library.GLOO:
-        factor[Collective.REDUCE_SCATTER] = 2.0
-    if collective is Collective.ALL_REDUCE and library is Library.NCCL_TREE:
-        edges = [edge for tree in double_tree(n) for edge in tree]
-        paths = [network.path(ranks[a], ranks[b]) for x, y in edges for a, b in ((x, y), (y, x))]
-        return Whole(use_of(paths), size_bytes / 2, 2 * math.log2(n))
-    if collective in factor:
-        paths = [network.path(rank, ranks[place - 1]) for place, rank in enumerate(ranks)]
-        return Whole(use_of(paths), factor[collective] * (n - 1) / n * size_bytes, factor[collective] * (n - 1))
-    if collective is Collective.BROADCAST:
-        paths = [network.path(a, b) for a, b in pairwise(ranks)]
-        return Whole(use_of(paths), size_bytes, n - 1)
-    if collective is Collective.ALL_TO_ALL:
-        return Whole(use_of([network.path(a, b) for a in ranks for b in ranks if a != b]), size_bytes / n, 1)
-    raise _unknown(collective, library)
+    """Return a collective as one flow; ConfigError for one that is not modelled."""
+    found = shape(library, collective, len(ranks), size_bytes)
+    use = use_of([network.path(ranks[a], ranks[b]) for a, b in found.edges])
+    return Whole(use, found.edge_bytes, found.hops)
 
 
 def double_tree(n: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:

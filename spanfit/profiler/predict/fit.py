@@ -7,7 +7,7 @@ show them: what groups alone show (rates of nodes' links, bursts, latencies, red
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from statistics import median
 
 import numpy as np
@@ -19,7 +19,7 @@ from spanfit.errors import FitError
 from spanfit.profiler.curves_file import CurvesFile
 from spanfit.profiler.predict.collectives import Library
 from spanfit.profiler.predict.network import HOST
-from spanfit.profiler.predict.parameters import PARAMETERS_VERSION, Parameters, ParametersFile, Residual
+from spanfit.profiler.predict.parameters import PARAMETERS_VERSION, RATE, Parameters, ParametersFile, Residual
 from spanfit.profiler.predict.patterns import Pattern, patterns, simulate_pattern
 from spanfit.topology.model import Cluster
 
@@ -35,7 +35,9 @@ _PRIOR = 0.5
 """How far the logarithm of a parameter may lie from where the search began, as a standard deviation."""
 _LEAST_BURST = 8e3
 _MAX_EFFICIENCY = 1.0
-_RATE = "rate of "
+_ASSUMED = "assumed"
+_SEEN = "the most that micro-patterns were seen to carry, so it may be more"
+_FROM_FLOWS = "from flows alone at their two largest sizes"
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -91,7 +93,17 @@ def fit_parameters(curves: Sequence[CurvesFile], cluster: Cluster, library: Libr
         parameters=parameters,
         error=_error(residuals, _uncertainties(found)),
         residuals=residuals,
+        not_fitted=_sources(parameters, names),
     )
+
+
+def _sources(parameters: Parameters, fitted: Sequence[str]) -> dict[str, str]:
+    """Return where the values come from of the parameters that are not among those fitted."""
+    host, rates = f"{RATE}{HOST}", [f"{RATE}{kind}" for kind in sorted(parameters.rates_bytes_per_s)]
+    others = [each.name for each in fields(parameters) if each.name != "rates_bytes_per_s"]
+    sources = dict.fromkeys(others, _ASSUMED) | dict.fromkeys(rates, _SEEN)
+    sources |= {host: _FROM_FLOWS, "burst_bytes": _FROM_FLOWS}
+    return {name: source for name, source in sources.items() if name not in fitted}
 
 
 def _first_guess(found: Sequence[Pattern]) -> Parameters:
@@ -140,8 +152,8 @@ def _stages(found: Sequence[Pattern]) -> tuple[_Stage, ...]:
     one_way = tuple(each for each in found if each.collective is not Collective.SEND_RECV)
     apart = tuple(each for each in one_way if not each.shares_links)
     kinds = {pattern.network.links[link].link_class for pattern in shared for link in pattern.carried_bytes()}
-    uplinks = tuple(f"{_RATE}{kind}" for kind in sorted(kinds - {HOST}))
-    alone = (f"{_RATE}{HOST}", "burst_bytes", "start_s", "latency_s", "reduction_s_per_byte", "call_s")
+    uplinks = tuple(f"{RATE}{kind}" for kind in sorted(kinds - {HOST}))
+    alone = (f"{RATE}{HOST}", "burst_bytes", "start_s", "latency_s", "reduction_s_per_byte", "call_s")
     stages = (
         _Stage(names=alone, patterns=apart),
         _Stage(names=(*uplinks, "both_ways_efficiency", "spread"), patterns=shared),
@@ -182,8 +194,8 @@ def _shifted(parameters: Parameters, names: Sequence[str], logs: FloatArray) -> 
 
 def scaled(parameters: Parameters, name: str, factor: float) -> Parameters:
     """Return parameters with one of them multiplied; ``rate of CLASS`` names the rate of a class of links."""
-    if name.startswith(_RATE):
-        kind = name.removeprefix(_RATE)
+    if name.startswith(RATE):
+        kind = name.removeprefix(RATE)
         rates = parameters.rates_bytes_per_s
         return replace(parameters, rates_bytes_per_s=rates | {kind: rates[kind] * factor})
     value = getattr(parameters, name) * factor

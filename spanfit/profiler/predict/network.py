@@ -4,12 +4,12 @@ A node is one link up and one down, whatever NICs it has, and a switch below the
 that is alone under its parent adds none: what leaves it leaves the parent too, and the parent's uplink says it all.
 """
 
+import hashlib
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from spanfit.profiler.predict.sharing import Use
 from spanfit.topology.model import Cluster, RankMap, SwitchPath
-from spanfit.topology.tiers import tier_codes
 
 HOST = "host"
 """The class of nodes' own links; those of uplinks are called after the tier of the switch at their lower end."""
@@ -66,6 +66,10 @@ class Network:
     switches: tuple[tuple[int, ...], ...]
     _uses: dict[tuple[int, int], Use] = field(default_factory=dict, compare=False, repr=False)
 
+    def digest(self) -> bytes:
+        """Return what placements have in common that differ in the names of nodes and switches only."""
+        return hashlib.sha256(repr((self.ngpus_per_node, self.climbs, self.switches)).encode()).digest()
+
     def node(self, rank: int) -> int:
         """Return the node rank on which a rank sits."""
         return rank // self.ngpus_per_node
@@ -94,34 +98,69 @@ class Network:
         return next((level for level, (a, b) in enumerate(pairs, 1) if a == b), len(self.switches[source]) + 1)
 
 
+class Wiring:
+    """The links of a whole cluster, read once for all the placements that are asked about.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        labels = {tier: cluster.switch_labels(tier) for tier in cluster.tiers}
+        has_siblings = _with_siblings(cluster)
+        self._paths: dict[str, tuple[SwitchPath, ...]] = {}
+        self._climbs: dict[str, tuple[tuple[Link, Link] | None, ...]] = {}
+        uplinks: dict[SwitchPath, tuple[Link, Link]] = {}
+        for node in cluster.nodes:
+            paths = tuple(cluster.switch(node, tier) for tier in cluster.tiers)
+            for tier, path in zip(cluster.tiers, paths, strict=True):
+                if path in has_siblings and path not in uplinks:
+                    uplinks[path] = _both_ways(labels[tier][path], tier)
+            self._paths[node.name] = paths
+            self._climbs[node.name] = (_both_ways(node.name, HOST), *(uplinks.get(path) for path in paths))
+
+    def network(self, rank_map: RankMap) -> Network:
+        """Return the links that the ranks of a placement can load; ValueError names the nodes that the cluster lacks.
+
+        Links and switches are numbered in the order in which nodes name them, so that two placements that differ in
+        names only have networks of one shape.
+        """
+        names = rank_map.node_names
+        if not all(name in self._paths for name in names):
+            self.cluster.select(names)
+        links: list[Link] = []
+        numbers: dict[Link, int] = {}
+        seen: tuple[dict[SwitchPath, int], ...] = tuple({} for _ in self.cluster.tiers)
+
+        def number(cable: tuple[Link, Link] | None) -> int:
+            if cable is None:
+                return -1
+            if cable[0] not in numbers:
+                numbers[cable[0]] = len(links)
+                links.extend(cable)
+            return numbers[cable[0]]
+
+        return Network(
+            ngpus_per_node=rank_map.ngpus_per_node,
+            climbs=tuple(tuple(map(number, self._climbs[name])) for name in names),
+            switches=tuple(
+                tuple(known.setdefault(path, len(known)) for known, path in zip(seen, self._paths[name], strict=True))
+                for name in names
+            ),
+            links=tuple(links),
+        )
+
+
 def build_network(cluster: Cluster, rank_map: RankMap) -> Network:
-    """Return the links that the ranks of a placement can load; ValueError names the nodes that the cluster lacks."""
-    nodes = cluster.select(rank_map.node_names)
-    codes = tier_codes(cluster, rank_map.node_names).tolist()
-    links: list[Link] = []
-    numbers: dict[tuple[str, SwitchPath], int] = {}
+    """Return the links under one placement; ValueError names the nodes that the cluster lacks."""
+    return Wiring(cluster).network(rank_map)
 
-    def number(link_class: str, path: SwitchPath, name: str) -> int:
-        if (link_class, path) not in numbers:
-            numbers[link_class, path] = len(links)
-            links.extend(Link(name=name, link_class=link_class, way=way) for way in Way)
-        return numbers[link_class, path]
 
-    has_siblings = _with_siblings(cluster)
-    labels = {tier: cluster.switch_labels(tier) for tier in cluster.tiers}
-    climbs = []
-    for node in nodes:
-        climb = [number(HOST, (node.name,), node.name)]
-        for tier in cluster.tiers:
-            path = cluster.switch(node, tier)
-            climb.append(number(tier, path, labels[tier][path]) if path in has_siblings else -1)
-        climbs.append(tuple(climb))
-    return Network(
-        ngpus_per_node=rank_map.ngpus_per_node,
-        links=tuple(links),
-        climbs=tuple(climbs),
-        switches=tuple(tuple(row) for row in codes),
-    )
+def _both_ways(name: str, link_class: str) -> tuple[Link, Link]:
+    up, down = (Link(name=name, link_class=link_class, way=way) for way in Way)
+    return up, down
 
 
 def _with_siblings(cluster: Cluster) -> set[SwitchPath]:

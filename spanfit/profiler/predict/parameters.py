@@ -1,6 +1,6 @@
 """What the predictor knows of a fabric: how its links, messages and collectives behave, and where that comes from."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from spanfit import files
@@ -8,7 +8,11 @@ from spanfit.profiler.predict.collectives import Library
 from spanfit.profiler.predict.network import Network
 from spanfit.profiler.predict.sharing import Conduct
 
-PARAMETERS_VERSION = 1
+PARAMETERS_VERSION = 2
+
+
+RATE = "rate of "
+"""What the rate of a class of links is called, before the name of the class."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +53,12 @@ class Parameters:
     reduction_s_per_byte: float = 0.0
     call_s: float = 0.0
     start_s: float = 0.0
+
+    def value(self, name: str) -> float:
+        """Return a parameter by name; ``rate of CLASS`` names the rate of a class of links."""
+        if name.startswith(RATE):
+            return self.rates_bytes_per_s[name.removeprefix(RATE)]
+        return float(getattr(self, name))
 
     def conduct(self, network: Network) -> Conduct:
         """Return how the links of a network behave."""
@@ -93,6 +103,8 @@ class ParametersFile:
     error : float
         What a prediction is off by, as a standard deviation of its logarithm, from ``residuals``.
     residuals : tuple of Residual
+    not_fitted : dict of str to str
+        The parameters that no micro-pattern decided, by name, and where their values come from.
     """
 
     __pydantic_config__ = files.CONFIG
@@ -105,6 +117,11 @@ class ParametersFile:
     parameters: Parameters
     error: float
     residuals: tuple[Residual, ...]
+    not_fitted: dict[str, str] = field(default_factory=dict)
+
+    def fair(self) -> "ParametersFile":
+        """Return the same fabric with fair shares."""
+        return replace(self, parameters=replace(self.parameters, spread=0.0))
 
     def with_rates(self, rates_bytes_per_s: dict[str, float]) -> "ParametersFile":
         """Return the same fabric with other rates of some classes of links, in payload [bytes/s]."""

@@ -1,8 +1,9 @@
 """Running the programs of a step's ranks in simulated time."""
 
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 from spanfit.errors import ConfigError
 from spanfit.profiler.predict.collectives import Library, Part, Whole, whole
@@ -10,7 +11,11 @@ from spanfit.profiler.predict.network import Network
 from spanfit.profiler.predict.parameters import Parameters
 from spanfit.profiler.predict.sharing import Sharing
 from spanfit.profiler.predict.simulation import Event, Process, Route, Simulation
-from spanfit.workload.program import Collect, Compute, Program, Receive, Send, Wait
+from spanfit.workload.program import Collect, Compute, Operation, Program, Receive, Send, Wait
+from spanfit.workload.script import Kind, Script, kind_of
+
+Shortened = dict[Hashable, Program]
+"""Programs of one script as :func:`shortened` left them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,50 +45,96 @@ class Cast:
 
     Attributes
     ----------
+    script : Script
+        Says whom the programs name.
     programs : mapping of int to Program
-        Of each rank that is simulated.
+        Of each rank that is simulated, in the names of its stage.
     stands_in : callable
         Which of them is simulated in place of a rank.
     route : Route
     meeting : callable or None
-        The one flow of a collective; None where gloo's collectives run message by message.
+        The one flow of a collective of a group; None where gloo's collectives run message by message.
     """
 
+    script: Script
     programs: Mapping[int, Program]
     stands_in: Callable[[int], int]
     route: Route
-    meeting: Callable[[Collect], Meeting] | None
+    meeting: Callable[[Kind, tuple[int, ...]], Meeting] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepRun:
-    """One simulated step: when it ends [s], and what each link has carried."""
-
-    time_s: float
-    carried_bytes: tuple[float, ...]
-
-
-def everyone(programs: Mapping[int, Program], network: Network, library: Library) -> Cast:
+def everyone(script: Script, network: Network, library: Library) -> Cast:
     """Return the cast in which every rank is simulated."""
     known: dict[Hashable, Meeting] = {}
 
-    def meeting(operation: Collect) -> Meeting:
-        key = (operation.axis, operation.group, operation.collective, operation.size_bytes)
-        if key not in known:
-            flow = whole(network, library, operation.collective, operation.group, operation.size_bytes)
-            known[key] = Meeting(key=key[:2], narrivals=len(operation.group), flow=flow)
-        return known[key]
+    def meeting(kind: Kind, group: tuple[int, ...]) -> Meeting:
+        if (kind, group) not in known:
+            flow = whole(network, library, kind.collective, group, kind.size_bytes)
+            known[kind, group] = Meeting(key=(kind.axis, group), narrivals=len(group), flow=flow)
+        return known[kind, group]
 
     return Cast(
-        programs=programs,
+        script=script,
+        programs={rank: script.programs[script.stage(rank)] for rank in range(script.nranks)},
         stands_in=lambda rank: rank,
         route=network.route,
         meeting=None if library is Library.GLOO else meeting,
     )
 
 
-def run_step(cast: Cast, network: Network, parameters: Parameters, library: Library, seed: int) -> StepRun:
-    """Return one simulated step; ``seed`` draws the shares of connections.
+def shortened(cast: Cast, parameters: Parameters, known: Shortened) -> Cast:
+    """Return the cast with programs in which what concerns one simulated rank only is one wait.
+
+    Such are compute and collectives that load no link and need no other rank that is simulated. What was shortened is
+    kept in ``known``, to be used again for other casts of one script.
+    """
+    found = {}
+    for rank in cast.programs:
+        stage = cast.script.stage(rank)
+        waits = _waits_alone(rank, cast, parameters)
+        key = stage, frozenset(waits.items())
+        if key not in known:
+            known[key] = tuple(_waiting(cast.script.programs[stage], waits))
+        found[rank] = known[key]
+    return replace(cast, programs=found)
+
+
+def _waits_alone(rank: int, cast: Cast, parameters: Parameters) -> dict[Kind, float]:
+    """Return how long each kind of collective takes that concerns one simulated rank only."""
+    waits: dict[Kind, float] = {}
+    if cast.meeting is None:
+        return waits
+    outline = cast.script.outlines[cast.script.stage(rank)]
+    for kind in outline.calls:
+        if kind.axis in outline.beside:
+            continue
+        meeting = cast.meeting(kind, cast.script.group(rank, kind.axis))
+        if meeting.narrivals == 1 and not meeting.flow.use:
+            hops_s = (meeting.flow.hops + 1) * parameters.latency_s
+            waits[kind] = hops_s + meeting.flow.edge_bytes / parameters.peak_bytes_per_s + parameters.call_s
+    return waits
+
+
+def _waiting(program: Program, waits: Mapping[Kind, float]) -> Iterator[Operation]:
+    """Yield a program with each run of operations that only take time as one compute."""
+    for time_only, run in groupby(program, key=lambda each: _time_s(each, waits) is not None):
+        if time_only:
+            operations = list(run)
+            time_s = sum(_time_s(each, waits) or 0.0 for each in operations)
+            yield Compute(timer=operations[0].timer, time_s=time_s)
+        else:
+            yield from run
+
+
+def _time_s(operation: Operation, waits: Mapping[Kind, float]) -> float | None:
+    """Return what an operation takes whatever others do; None where it waits for others."""
+    if isinstance(operation, Compute):
+        return operation.time_s or 0.0
+    return waits.get(kind_of(operation)) if isinstance(operation, Collect) else None
+
+
+def run_step(cast: Cast, network: Network, parameters: Parameters, library: Library, seed: int) -> float:
+    """Return when a simulated step ends [s]; ``seed`` draws the shares of connections.
 
     Raises
     ------
@@ -103,7 +154,7 @@ def run_step(cast: Cast, network: Network, parameters: Parameters, library: Libr
             f"ranks {', '.join(stuck[:8])}: found programs that wait for ever, expected each message and collective "
             "to have its other side; plan the programs of all ranks from one job"
         )
-    return StepRun(time_s=time_s, carried_bytes=tuple(sharing.carried_bytes))
+    return time_s
 
 
 class _Arrivals:
@@ -155,12 +206,16 @@ class _Rank:
         self.has_ended = True
 
     def _receive(self, operation: Receive) -> Event:
-        source = self.cast.stands_in(operation.peer)
+        source = self._simulated(operation.peer)
         return self.simulation.receive(operation.timer.direction, source, self.number)
 
     def _send(self, operation: Send) -> Event:
-        target = self.cast.stands_in(operation.peer)
+        target = self._simulated(operation.peer)
         return self.simulation.send(operation.timer.direction, self.number, target, operation.size_bytes)
+
+    def _simulated(self, named: int) -> int:
+        """Return the rank that is simulated for one that the program names."""
+        return self.cast.stands_in(self.cast.script.peer(self.number, named))
 
     def _start(self, operation: Collect, handle: str) -> None:
         ended = self.handles[handle] = Event()
@@ -173,19 +228,17 @@ class _Rank:
 
     def _collect(self, operation: Collect) -> Process:
         """Take part in a collective, after those of the group that must have ended before it starts."""
-        if len(operation.group) == 1:
-            return
-        earlier = self.calls.setdefault((operation.axis, operation.group), [])
+        group = self.cast.script.group(self.number, operation.axis)
+        earlier = self.calls.setdefault(operation.axis, [])
         call, ended = len(earlier), Event()
         earlier.append(ended)
         if call >= self.library.at_once:
             yield earlier[call - self.library.at_once]
         if self.cast.meeting is None:
-            me = operation.group.index(self.number)
-            part = Part(self.simulation, operation.group, me, call, self.parameters.reduction_s_per_byte)
+            part = Part(self.simulation, group, group.index(self.number), call, self.parameters.reduction_s_per_byte)
             yield from part.run(operation.collective, operation.size_bytes)
         else:
-            yield from self._meet(self.cast.meeting(operation), call)
+            yield from self._meet(self.cast.meeting(kind_of(operation), group), call)
         yield self.parameters.call_s
         self.simulation.happen(ended)
 

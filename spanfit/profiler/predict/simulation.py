@@ -103,29 +103,50 @@ class Simulation:
         def end() -> None:
             waiting.popleft()
             if waiting:
-                self.sharing.start(waiting[0])
+                self._begin(waiting[0])
             self.happen_in(event, self.latency_s)
 
         waiting.append(Flow(use, size_bytes, connection, end, count))
         if len(waiting) == 1:
-            self.sharing.start(waiting[0])
+            self._begin(waiting[0])
+
+    def _begin(self, flow: Flow) -> None:
+        """Let a flow share its links; one that loads none only takes its time."""
+        if flow.use:
+            self.sharing.start(flow)
+            return
+
+        def process() -> Process:
+            yield flow.left_bytes / self.sharing.conduct.peak_bytes_per_s
+            flow.on_end()
+
+        self.spawn(process())
 
     def run(self) -> float:
         """Run until nothing is left to happen and return that time [s]."""
         sharing, queue = self.sharing, self._queue
         self._resume()
         flows_s = sharing.settle()
+        # Rates hold until a flow comes or goes or a bucket runs dry, so bytes are counted then only.
         while queue or sharing.flows:
             self.now_s = min(flows_s, queue[0][0]) if queue else flows_s
-            before = len(sharing.flows)
-            for flow in sharing.advance(self.now_s):
-                flow.on_end()
+            nflows = len(sharing.flows)
+            if self.now_s >= flows_s:
+                self._end_flows()
             while queue and queue[0][0] <= self.now_s:
                 self._wake(heappop(queue)[2])
             self._resume()
-            if self.now_s >= flows_s or len(sharing.flows) != before:
+            if self.now_s < flows_s and len(sharing.flows) > nflows:
+                self._end_flows()
+                self._resume()
+            if self.now_s >= flows_s or len(sharing.flows) != nflows:
                 flows_s = sharing.settle()
         return self.now_s
+
+    def _end_flows(self) -> None:
+        """Bring the flows up to now, and end those that have carried all their bytes."""
+        for flow in self.sharing.advance(self.now_s):
+            flow.on_end()
 
     def _wake(self, sleeper: "Process | Event") -> None:
         if isinstance(sleeper, Event):

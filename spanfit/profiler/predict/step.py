@@ -1,18 +1,22 @@
 """The time of a step: every rank's program over the links of a placement, the critical path as it comes."""
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import median
 
 from spanfit.errors import ConfigError
-from spanfit.profiler.predict.alike import representatives
-from spanfit.profiler.predict.network import HOST, Network, build_network
+from spanfit.profiler.predict.alike import lanes, representatives
+from spanfit.profiler.predict.collectives import Library
+from spanfit.profiler.predict.network import Network, Wiring
 from spanfit.profiler.predict.parameters import ParametersFile
-from spanfit.profiler.predict.ranks import StepRun, everyone, run_step
+from spanfit.profiler.predict.ranks import Cast, Shortened, everyone, run_step, shortened
+from spanfit.profiler.predict.traffic import LinkTraffic, link_traffic
 from spanfit.results.schema import Estimate
 from spanfit.topology.model import Cluster, RankMap
-from spanfit.workload.program import Collect, Compute, Operation, Program, Receive, Send
+from spanfit.workload.job import Job, StepJob
+from spanfit.workload.program import Compute, Program
+from spanfit.workload.script import Script, write_script
 
 NDRAWS = 9
 """How often unfair shares are drawn unless the caller says otherwise."""
@@ -46,66 +50,132 @@ class StepPrediction:
     ndraws: int
 
 
-def predict_step(
-    programs: Sequence[Program],
-    cluster: Cluster,
-    rank_map: RankMap,
-    fabric: ParametersFile,
-    *,
-    ndraws: int = NDRAWS,
-    seed: int = 0,
-) -> StepPrediction:
-    """Return what a step takes where rank i of a job runs as ``rank_map`` says.
+class StepPredictor:
+    """What a step of one job takes in placements on one cluster.
+
+    Made once, it answers for as many placements as are asked for: the job's programs and the cluster's wiring are read
+    once, and placements that differ by the names of nodes and switches only are simulated once.
 
     Parameters
     ----------
-    programs : sequence of Program
-        Of each rank of the job.
+    job : Job
     cluster : Cluster
-    rank_map : RankMap
-        Holds as many ranks as there are programs.
     fabric : ParametersFile
+        To rank many placements, take ``fabric.fair()``: one draw does, and ranks of a node that are alike run as one.
+    ngpus_per_node : int
+        Ranks on each node; a job known by its volumes only runs once for each.
     ndraws : int
-        How often unfair shares are drawn; one draw is enough where the parameters have no spread.
+        How often unfair shares are drawn; one draw is made where shares are fair, or ranks stand for others.
     seed : int
 
     Raises
     ------
     ConfigError
-        If the ranks do not fit the programs, or a program has compute of unknown time or a collective that is not
-        modelled.
+        If the job has compute of unknown time.
+
+    Examples
+    --------
+    >>> from spanfit.profiler.predict.parameters import PARAMETERS_VERSION, Parameters
+    >>> from spanfit.topology.model import Node
+    >>> nodes = tuple(Node(name=f"n{i}", fabric=(f"m{i // 2}", "core")) for i in range(4))
+    >>> cluster = Cluster(name="four", tiers=("minipod", "core"), nodes=nodes)
+    >>> fabric = ParametersFile(
+    ...     schema_version=PARAMETERS_VERSION, run_ids=(), curves_hashes=(), cluster="four", cluster_hash="",
+    ...     library=Library.NCCL, error=0.02, residuals=(),
+    ...     parameters=Parameters(rates_bytes_per_s={"host": 1e9, "minipod": 5e8}),
+    ... )
+    >>> job = StepJob(name="job", dp=2, pp=2, nmicrobatches=1, activation_bytes=10**6, gradient_bytes=10**8,
+    ...               forward_s=0.01, backward_s=0.02)
+    >>> predictor = StepPredictor(job, cluster, fabric)
+    >>> rows, columns = ("n0", "n1", "n2", "n3"), ("n0", "n2", "n1", "n3")
+    >>> [round(predictor.step_time_s(seated(job, cells, 1)), 3) for cells in (rows, columns)]
+    [0.441, 0.168]
+    >>> predictor.traffic(seated(job, columns, 1)).busiest_bytes
+    2000000
     """
-    if len(programs) != rank_map.nranks:
-        raise ConfigError(
-            f"placement: found {rank_map.nranks} ranks, expected {len(programs)}, one for each program of the job"
+
+    def __init__(
+        self,
+        job: Job,
+        cluster: Cluster,
+        fabric: ParametersFile,
+        *,
+        ngpus_per_node: int = 1,
+        ndraws: int = NDRAWS,
+        seed: int = 0,
+    ) -> None:
+        self.fabric = fabric
+        self.script = write_script(job, ngpus_per_node)
+        self.least_compute_s = min(map(compute_s, self.script.programs))
+        self._wiring = Wiring(cluster)
+        self._is_unfair = fabric.parameters.spread > 0
+        is_drawn = self._is_unfair and self.script.nranks <= EVERYONE_UP_TO
+        self._draws = range(seed, seed + (ndraws if is_drawn else 1))
+        self._short: Shortened = {}
+        self._known: dict[bytes, tuple[float, ...]] = {}
+
+    def predict(self, rank_map: RankMap) -> StepPrediction:
+        """Return what a step takes where rank i of the job runs as ``rank_map`` says.
+
+        Raises
+        ------
+        ConfigError
+            If the ranks do not fit the job, or it has a collective that is not modelled.
+        """
+        network = self._network(rank_map)
+        middle, half = _interval(self._logs(network), self.fabric.error)
+        moved = link_traffic(self.script, network, self.fabric.library)
+        return StepPrediction(
+            time_s=Estimate(value=math.exp(middle), ci_low=math.exp(middle - half), ci_high=math.exp(middle + half)),
+            communication_share=1 - self.least_compute_s / math.exp(middle),
+            busiest_uplink=moved.busiest,
+            busiest_uplink_bytes=float(moved.busiest_bytes),
+            ndraws=len(self._draws),
         )
-    network = build_network(cluster, rank_map)
-    least_compute_s = min(map(compute_s, programs))
-    parameters, is_unfair = fabric.parameters, fabric.parameters.spread > 0
-    if len(programs) <= EVERYONE_UP_TO:
-        cast = everyone(dict(enumerate(programs)), network, fabric.library)
-    else:
-        cast, ndraws = representatives(programs, network, fabric.library, is_unfair=is_unfair), 1
-    draws = range(seed, seed + (ndraws if is_unfair else 1))
-    runs = [run_step(cast, network, parameters, fabric.library, draw) for draw in draws]
-    return _summed_up(network, runs, least_compute_s, fabric.error)
+
+    def step_time_s(self, rank_map: RankMap) -> float:
+        """Return what :meth:`predict` estimates, and nothing else [s]."""
+        return math.exp(median(self._logs(self._network(rank_map))))
+
+    def traffic(self, rank_map: RankMap) -> LinkTraffic:
+        """Return what leaves switches in a step, without simulating it."""
+        return link_traffic(self.script, self._network(rank_map), self.fabric.library)
+
+    def _network(self, rank_map: RankMap) -> Network:
+        if self.script.nranks != rank_map.nranks:
+            raise ConfigError(
+                f"placement: found {rank_map.nranks} ranks, expected {self.script.nranks}, one for each of the job"
+            )
+        return self._wiring.network(rank_map)
+
+    def _logs(self, network: Network) -> tuple[float, ...]:
+        """Return the logarithm of the step time in each draw."""
+        key = network.digest()
+        if key not in self._known:
+            parameters, library = self.fabric.parameters, self.fabric.library
+            cast = shortened(cast_of(self.script, network, library, is_unfair=self._is_unfair), parameters, self._short)
+            times_s = [run_step(cast, network, parameters, library, draw) for draw in self._draws]
+            self._known[key] = tuple(map(math.log, times_s))
+        return self._known[key]
 
 
-def side_by_side(programs: Sequence[Program], ngpus_per_node: int) -> tuple[Program, ...]:
-    """Return the programs of all ranks where each local rank of the nodes does, with its like, what one is told to."""
+def cast_of(script: Script, network: Network, library: Library, *, is_unfair: bool) -> Cast:
+    """Return whom to simulate: everyone while ranks are few, and of ranks alike one where that changes nothing."""
+    if script.nranks > EVERYONE_UP_TO:
+        return representatives(script, network, library, is_unfair=is_unfair)
+    if is_unfair or library is Library.GLOO:
+        return everyone(script, network, library)
+    return lanes(script, network, library)
 
-    def moved(operation: Operation, local_rank: int) -> Operation:
-        if isinstance(operation, Send | Receive):
-            return replace(operation, peer=operation.peer * ngpus_per_node + local_rank)
-        if isinstance(operation, Collect):
-            return replace(operation, group=tuple(rank * ngpus_per_node + local_rank for rank in operation.group))
-        return operation
 
-    return tuple(
-        tuple(moved(operation, local_rank) for operation in program)
-        for program in programs
-        for local_rank in range(ngpus_per_node)
-    )
+def seated(job: Job, names: Sequence[str], ngpus_per_node: int) -> RankMap:
+    """Return where a job's ranks run; ``names`` holds the node of each cell of its grid, row by row."""
+    if isinstance(job, StepJob):
+        return RankMap(node_names=tuple(names), ngpus_per_node=ngpus_per_node)
+    _, ncolumns = job.layout.grid(ngpus_per_node)
+    cells = job.layout.node_cells(ngpus_per_node)
+    in_rank_order = tuple(names[row * ncolumns + column] for row, column in cells)
+    return RankMap(node_names=in_rank_order, ngpus_per_node=ngpus_per_node)
 
 
 def compute_s(program: Program) -> float:
@@ -122,30 +192,8 @@ def _known_s(compute: Compute) -> float:
     return compute.time_s
 
 
-def _summed_up(network: Network, runs: Sequence[StepRun], least_compute_s: float, error: float) -> StepPrediction:
-    middle, half = _interval([math.log(run.time_s) for run in runs], error)
-    carried_bytes, uplink = _busiest(network, runs[0].carried_bytes)
-    return StepPrediction(
-        time_s=Estimate(value=math.exp(middle), ci_low=math.exp(middle - half), ci_high=math.exp(middle + half)),
-        communication_share=1 - least_compute_s / math.exp(middle),
-        busiest_uplink=uplink,
-        busiest_uplink_bytes=carried_bytes,
-        ndraws=len(runs),
-    )
-
-
 def _interval(logs: Sequence[float], error: float) -> tuple[float, float]:
     """Return the median of log times and half the width of its interval."""
     middle = median(logs)
     spread = math.sqrt(sum((log - middle) ** 2 for log in logs) / len(logs))
     return middle, _NORMAL_95 * math.hypot(error, _MEDIAN_FACTOR * spread / math.sqrt(len(logs)))
-
-
-def _busiest(network: Network, carried_bytes: Iterable[float]) -> tuple[float, str]:
-    """Return the bytes of the uplink that carries most, and which it is."""
-    uplinks = [
-        (float(round(carried)), link.label())
-        for link, carried in zip(network.links, carried_bytes, strict=True)
-        if link.link_class != HOST and carried
-    ]
-    return max(uplinks, key=lambda found: found[0], default=(0.0, ""))

@@ -9,11 +9,11 @@ from spanfit.profiler.predict import step
 from spanfit.profiler.predict.collectives import Library
 from spanfit.profiler.predict.fit import fit_parameters
 from spanfit.profiler.predict.parameters import Parameters
-from spanfit.profiler.predict.step import predict_step
+from spanfit.profiler.predict.step import StepPredictor
 from spanfit.workload.job import StepJob
 from spanfit.workload.schedules import Schedule
 from tests.unit.profiler.predict.curves import simulated
-from tests.unit.profiler.predict.factory import cluster, fabric, programs, rank_map
+from tests.unit.profiler.predict.factory import cluster, fabric, rank_map
 
 TRUTH = Parameters(
     rates_bytes_per_s={"host": 4.78e7, "minipod": 6e7},
@@ -35,6 +35,7 @@ def test_a_fit_finds_the_rates_it_was_given() -> None:
     assert found.parameters.burst_bytes == pytest.approx(1.3e5, rel=0.25)
     assert found.parameters.both_ways_efficiency == pytest.approx(0.92, abs=0.05)
     assert found.error < 0.04
+    assert set(found.not_fitted) == {"peak_bytes_per_s", "redraw_s"}
     assert max(abs(each.fitted_s / each.measured_s - 1) for each in found.residuals) < 0.3
 
 
@@ -50,20 +51,18 @@ def test_few_ranks_stand_for_all_at_16_and_32_nodes(
         order = [column * dp + row for row in range(dp) for column in range(pp)]
     elif kind == "random":
         Random(0).shuffle(order)
-    told = programs(
-        StepJob(
-            name="job",
-            dp=dp,
-            pp=pp,
-            nmicrobatches=4,
-            activation_bytes=1 << 20,
-            gradient_bytes=4 << 20,
-            forward_s=0.006,
-            backward_s=0.012,
-            schedule=schedule,
-        )
+    told = StepJob(
+        name="job",
+        dp=dp,
+        pp=pp,
+        nmicrobatches=4,
+        activation_bytes=1 << 20,
+        gradient_bytes=4 << 20,
+        forward_s=0.006,
+        backward_s=0.012,
+        schedule=schedule,
     )
-    args = (told, found, rank_map(found, order), fabric(replace(TRUTH, spread=spread), Library.GLOO))
-    everyone = predict_step(*args, ndraws=3).time_s.value
+    args, seats = (told, found, fabric(replace(TRUTH, spread=spread), Library.GLOO)), rank_map(found, order)
+    everyone_s = StepPredictor(*args, ndraws=3).step_time_s(seats)
     monkeypatch.setattr(step, "EVERYONE_UP_TO", 1)
-    assert predict_step(*args).time_s.value == pytest.approx(everyone, rel=slack)
+    assert StepPredictor(*args).step_time_s(seats) == pytest.approx(everyone_s, rel=slack)

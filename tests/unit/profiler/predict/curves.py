@@ -1,6 +1,6 @@
 """Curves as a fabric of known parameters would give them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 
 from spanfit import files
@@ -62,9 +62,18 @@ def curve(operation: str, nnodes: int, span: int, order: str, concurrency: str, 
     )
 
 
-def simulated(cluster: Cluster, truth: Parameters, library: Library, ndraws: int = 5) -> CurvesFile:
+SHAPES = tuple(_shapes())
+
+
+def simulated(
+    cluster: Cluster,
+    truth: Parameters,
+    library: Library,
+    ndraws: int = 5,
+    shapes: Sequence[tuple[str, int, int, str, str]] = SHAPES,
+) -> CurvesFile:
     """Return curves over two campaigns' shapes with times of the model itself."""
-    blank = document(cluster, tuple(curve(*shape, (1.0,) * len(SIZES)) for shape in _shapes()))
+    blank = document(cluster, tuple(curve(*shape, (1.0,) * len(SIZES)) for shape in shapes))
     times_s = [simulate_pattern(pattern, truth, library, ndraws) for pattern in patterns(blank, cluster)]
     rows = zip(*[iter(times_s)] * len(SIZES), strict=True)
-    return document(cluster, tuple(curve(*shape, row) for shape, row in zip(_shapes(), rows, strict=True)))
+    return document(cluster, tuple(curve(*shape, row) for shape, row in zip(shapes, rows, strict=True)))

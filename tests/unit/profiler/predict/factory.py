@@ -8,9 +8,7 @@ from spanfit.profiler.predict.network import Network, build_network
 from spanfit.profiler.predict.parameters import PARAMETERS_VERSION, Parameters, ParametersFile
 from spanfit.topology.model import Cluster, Node, RankMap
 from spanfit.workload.job import StepJob
-from spanfit.workload.program import Program
 from spanfit.workload.schedules import Schedule
-from spanfit.workload.strategies import plan_volumes
 
 RATE = 1e6
 PLAIN = Parameters(rates_bytes_per_s={"host": RATE, "minipod": RATE}, peak_bytes_per_s=1e12)
@@ -60,10 +58,6 @@ JOB = StepJob(
     backward_s=0.02,
     schedule=Schedule.GPIPE,
 )
-
-
-def programs(job: StepJob) -> list[Program]:
-    return [plan_volumes(job, rank) for rank in range(job.dp * job.pp)]
 
 
 def job(dp: int, pp: int) -> StepJob:

@@ -77,6 +77,27 @@ def test_one_source_of_parameters_is_needed(tmp_path: Path, options: list[str]) 
     assert isinstance(shown.exception, ConfigError) and "expected one of them" in str(shown.exception)
 
 
+def test_what_was_not_fitted_is_said_in_the_table_and_for_programs(tmp_path: Path) -> None:
+    arguments = [*write(tmp_path), "--fabric", str(tmp_path / "fabric.json"), "--draws", "1"]
+    guessed = {"rate of minipod": "the most that was seen", "spread": "assumed"}
+    write_parameters(tmp_path / "fabric.json", replace(fabric(), not_fitted=guessed))
+    shown = CliRunner().invoke(profile, arguments)
+    assert "host 1 MB/s, minipod 1 MB/s (not fitted)" in shown.output
+    assert "rate of minipod = 1e+06 (the most that was seen); spread = 0 (assumed)" in shown.output
+    assert json.loads(CliRunner().invoke(profile, [*arguments, "--json"]).stdout)["not_fitted"] == guessed
+
+
+def test_trees_of_nccl_are_asked_for_and_are_another_step(tmp_path: Path) -> None:
+    arguments = [*write(tmp_path), "--fabric", str(tmp_path / "fabric.json"), "--json", "--nccl-algorithm"]
+    write_parameters(tmp_path / "fabric.json", fabric(library=Library.NCCL))
+    ring, tree = (json.loads(CliRunner().invoke(profile, [*arguments, each]).stdout) for each in ("ring", "tree"))
+    assert (ring["library"], tree["library"]) == ("nccl", "nccl-tree")
+    assert ring["arms"] != tree["arms"]
+    write_parameters(tmp_path / "fabric.json", fabric(library=Library.GLOO))
+    refused = CliRunner().invoke(profile, [*arguments, "tree"])
+    assert "found tree with a fabric of gloo, expected NCCL" in str(refused.exception)
+
+
 def test_a_campaign_without_jobs_has_nothing_to_predict(tmp_path: Path) -> None:
     shown = CliRunner().invoke(profile, [*write(tmp_path, SWEEP), "--fabric", str(tmp_path / "fabric.json")])
     assert isinstance(shown.exception, ConfigError) and "add a [[jobs]] table" in str(shown.exception)

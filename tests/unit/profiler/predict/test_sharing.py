@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -9,12 +10,18 @@ from spanfit.profiler.predict.sharing import Conduct, Flow, Sharing, Use, use_of
 CONDUCT = Conduct(rates_bytes_per_s=(10.0, 10.0, 4.0, 4.0), burst_bytes=0.0, peak_bytes_per_s=1e9)
 
 
-def finish(sharing: Sharing, wanted: list[tuple[float, Use, float]]) -> list[float]:
-    """Return when each (start, use, size) ends."""
+def finish(
+    sharing: Sharing, wanted: list[tuple[float, Use, float]], carried_bytes: dict[int, float] | None = None
+) -> list[float]:
+    """Return when each (start, use, size) ends, and add what each link carries."""
     ends_s = [0.0] * len(wanted)
     waiting = sorted(range(len(wanted)), key=lambda index: wanted[index][0])
     while waiting or sharing.flows:
         soonest_s = sharing.settle()
+        next_s = min(soonest_s, wanted[waiting[0]][0]) if waiting else soonest_s
+        if carried_bytes is not None:
+            for link, rate in [(link, share * flow.rate) for flow in sharing.flows for link, share in flow.use]:
+                carried_bytes[link] = carried_bytes.get(link, 0.0) + rate * (next_s - sharing.now_s)
         if waiting and wanted[waiting[0]][0] <= soonest_s:
             index = waiting.pop(0)
             start_s, use, size_bytes = wanted[index]
@@ -113,14 +120,32 @@ def test_no_link_carries_more_than_its_rate_and_its_bucket_and_no_byte_is_lost(
         both_ways_efficiency=efficiency,
     )
     sharing = Sharing(conduct, 1)
-    ends_s = finish(sharing, flows)
+    carried_bytes: dict[int, float] = {}
+    ends_s = finish(sharing, flows, carried_bytes)
     for link, rate in enumerate(conduct.rates_bytes_per_s):
         own = [(start_s, size) for start_s, use, size in flows if link in dict(use)]
-        assert sharing.carried_bytes[link] == pytest.approx(sum(size for _, size in own), rel=1e-6, abs=1e-3)
+        assert carried_bytes.get(link, 0.0) == pytest.approx(sum(size for _, size in own), rel=1e-6, abs=1e-3)
         if own:
             lasted_s = max(ends_s) - min(start_s for start_s, _ in own)
-            assert sharing.carried_bytes[link] <= (rate * lasted_s + burst_bytes) * (1 + 1e-6) + 1
+            assert carried_bytes[link] <= (rate * lasted_s + burst_bytes) * (1 + 1e-6) + 1
     assert all(end_s >= start_s for end_s, (start_s, _, _) in zip(ends_s, flows, strict=True))
+
+
+@given(st.permutations(range(6)), st.floats(0, 2e4))
+def test_flows_of_kinds_that_shared_links_before_share_them_as_then(order: list[int], burst_bytes: float) -> None:
+    paths = [(0, 2), (0,), (0, 3), (2,), (1, 3), (0, 1)]
+    conduct = replace(CONDUCT, burst_bytes=burst_bytes, both_ways_efficiency=0.9)
+
+    def rates(*orders: Sequence[int]) -> list[float]:
+        sharing = Sharing(conduct, 0)
+        for chosen in orders:
+            sharing.flows.clear()
+            for index in chosen:
+                sharing.start(Flow(use_of([paths[index]]), 100.0, index, lambda: None))
+            sharing.settle()
+        return [flow.rate for flow in sorted(sharing.flows, key=lambda flow: str(flow.connection))]
+
+    assert rates(order, range(6)) == pytest.approx(rates(range(6)))
 
 
 @given(FLOWS)
