@@ -8,10 +8,11 @@ from enum import StrEnum
 from spanfit import files
 from spanfit.bench import nccl_tests
 from spanfit.bench.case import Concurrency, RankOrder
-from spanfit.bench.first_nodes import OverlapFile, StartupFile, cta_faults
+from spanfit.bench.first_nodes import OverlapFile, StartupFile
 from spanfit.bench.job_table import JobTable
 from spanfit.bench.noise import NoiseTable
 from spanfit.bench.program_table import NcclTestsFile
+from spanfit.bench.variants import cta_faults
 from spanfit.collectives import Collective
 from spanfit.workload.dtypes import Dtype
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from spanfit.workload.job import Job, load_job
+from spanfit.workload.job import Job, StepJob, load_job
 
 
 class CaseKind(StrEnum):
@@ -110,16 +110,12 @@ class BenchCase:
     products: int = 0
     rail: int = ALL_GPUS
     step: Job | None = None
-    noise: tuple[Job, ...] = ()
+    noise: tuple[StepJob, ...] = ()
 
     @property
     def case_id(self) -> str:
         """Return a name made from the content, equal for equal cases of any run."""
-        content = asdict(self)
-        if not self.noise:
-            # Runs from before there was noise keep the names of their cases.
-            del content["noise"]
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:12]
 
     def label(self) -> str:
         """Return the case in a few words, for progress and messages."""
@@ -227,6 +223,12 @@ def load_case(document: dict[str, Any]) -> BenchCase:
             "rank_order": RankOrder(document["rank_order"]),
             "concurrency": Concurrency(document["concurrency"]),
             "step": load_job(step) if step else None,
-            "noise": tuple(load_job(job) for job in document.get("noise", ())),
+            "noise": tuple(map(_load_noise, document["noise"])),
         }
     )
+
+
+def _load_noise(document: dict[str, Any]) -> StepJob:
+    job = load_job(document)
+    assert isinstance(job, StepJob), "noise is known by its volumes"
+    return job

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from spanfit import files
+from spanfit.bench.variants import cta_faults
 from spanfit.collectives import Collective
 from spanfit.workload.dtypes import Dtype
 
@@ -44,11 +45,3 @@ class OverlapFile:
         if self.operation is Collective.BARRIER:
             yield "overlap.operation: found 'barrier', expected a collective that moves bytes"
         yield from cta_faults("overlap.ctas", self.ctas, backend)
-
-
-def cta_faults(key: str, ctas: tuple[int, ...], backend: str) -> Iterator[str]:
-    """Yield which limits of CTAs the backend does not have; 0 is its own choice."""
-    if wrong := [cta for cta in ctas if not 0 <= cta <= 64]:
-        yield f"{key}: found {', '.join(map(str, wrong))}, expected 1 to 64, or 0 for the library's choice"
-    if any(ctas) and backend != "nccl":
-        yield f"{key}: backend {backend} has no limit of CTAs; expected nccl, or ctas = [0]"

@@ -63,8 +63,9 @@ class NoiseTable:
     """A ``[[noise]]`` table: jobs beside which the steps of a campaign are timed too.
 
     ``nodes`` are the sizes of a job: one for the mix ``equal``; small, medium and large for the two of tiers; the
-    largest for the others. ``utilisation`` is the share of the nodes left over that they use. Each job is a step of the
-    volumes given, with pipelines of two stages where ``pipelines`` is true and its nodes are even.
+    largest for the others. ``utilisation`` is the share of the nodes left over that they use at most. Each job is a
+    step of the volumes given; where ``pipelines`` is true and its nodes are even it has two stages, which send each
+    other ``activation``.
     """
 
     __pydantic_config__ = files.CONFIG
@@ -93,8 +94,16 @@ class NoiseTable:
             faults.append(f"utilisation: found {self.utilisation}, expected more than 0 and at most 1")
         if not self.placement:
             faults.append(f"placement: found none, expected at least one of {', '.join(PlacementClass)}")
-        if faults:
+        if faults := [*faults, *self._volume_faults()]:
             raise ValueError("\n".join(faults))
+
+    def _volume_faults(self) -> Iterator[str]:
+        if not self.gradient:
+            yield "gradient: found 0, expected bytes: a job of odd nodes, or without pipelines, sends nothing else"
+        if self.activation and not self.pipelines:
+            yield f"activation: found {self.activation}, which only stages send; leave it out or set pipelines = true"
+        if self.pipelines and not self.activation:
+            yield "activation: missing; pipelines = true needs the bytes that stages send each other"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,13 +141,14 @@ class Noise:
 def draw_noise(table: NoiseTable, tree: NodeTree, used: Sequence[int], seed: int) -> Noise:
     """Return the jobs that a table puts on the nodes that are not used; the same for the same seed.
 
-    Classes are taken in turn, so that any number of jobs is balanced over them. Tables that are alike but for their
-    utilisation or volumes begin with the same jobs on the same nodes.
+    Classes are taken in turn, so that any number of jobs is balanced over them. Tables of the mix ``equal`` that are
+    alike but for their utilisation or volumes begin with the same jobs on the same nodes; sizes that other mixes draw
+    depend on how many nodes there are.
 
     Parameters
     ----------
     used : sequence of int
-        Node ranks of the job that is measured.
+        Node ranks of the jobs that are measured.
     """
     rng = random.Random(f"{seed}/noise")
     free = [node for node in range(len(tree.fabric)) if node not in set(used)]
@@ -154,32 +164,6 @@ def draw_noise(table: NoiseTable, tree: NodeTree, used: Sequence[int], seed: int
         step = _step(table, f"{table.name}-{len(jobs):02d}", size)
         jobs.append(NoiseJob(placement=placement, node_ranks=nodes, step=step))
     return Noise(jobs=tuple(jobs), unplaced=tuple(unplaced))
-
-
-def noise_beside(table: NoiseTable, tree: NodeTree, used: Sequence[int], seed: int) -> tuple[NoiseJob, ...]:
-    """Return the jobs of a table as :func:`draw_noise` does, all of which have a place.
-
-    Raises
-    ------
-    ValueError
-        With a line for each size and class that have none, or one where no job fits the nodes left over.
-    """
-    noise = draw_noise(table, tree, used, seed)
-    nfree = len(tree.fabric) - len(set(used))
-    if not noise.jobs and not noise.unplaced:
-        raise ValueError(
-            f"noise {table.name}: no job fits {table.utilisation:g} of the {nfree} nodes left over; expected more "
-            "nodes, smaller jobs or more utilisation"
-        )
-    if noise.unplaced:
-        raise ValueError(
-            "\n".join(
-                f"noise {table.name}: a job of {size} nodes has no place of class {placement} on the {nfree} nodes "
-                "left over; lower nodes or utilisation, name another class, or draw with another seed"
-                for size, placement in dict.fromkeys(noise.unplaced)
-            )
-        )
-    return noise.jobs
 
 
 def _step(table: NoiseTable, name: str, size: int) -> StepJob:

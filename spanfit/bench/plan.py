@@ -5,24 +5,28 @@ shuffled anew in each block of each launch, so that drift spreads over all cases
 """
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
+from typing import TypeVar
 
 from spanfit.bench.arms import DP_ALIGNED, PP_ALIGNED, Arm, in_one_minipod, moved, plan_arms
+from spanfit.bench.beside import noise_beside
 from spanfit.bench.campaign_file import CampaignFile, CollectivesFile, Redop
 from spanfit.bench.case import ALL_GPUS, EACH_RAIL, BenchCase, CaseKind, Concurrency, RankOrder, Visit
 from spanfit.bench.first_nodes import OverlapFile, StartupFile
 from spanfit.bench.groups import Domain, NodeTree, choose_minipods, draw_groups, order_ranks
 from spanfit.bench.job_inputs import JobInputs
 from spanfit.bench.job_table import JobTable
-from spanfit.bench.noise import noise_beside
 from spanfit.bench.tournament import plan_pairs
 from spanfit.bench.variants import Variant
 from spanfit.collectives import HAS_BOTH_PLACES, REDUCES, Collective, misfit, real_size_bytes
 from spanfit.workload.dtypes import Dtype
 from spanfit.workload.job import Job, StepJob, node_grid, seat_ranks
 from spanfit.workload.traffic import gradient_bytes
+
+T = TypeVar("T")
 
 _AT_ONCE: dict[Concurrency, int | None] = {Concurrency.ALONE: 1, Concurrency.PAIR: 2, Concurrency.ALL: None}
 """How many of the groups run at the same time; None: all."""
@@ -46,28 +50,35 @@ def plan_cases(campaign: CampaignFile, tree: NodeTree, inputs: JobInputs | None 
     ValueError
         One line for each part of the campaign that the nodes cannot hold.
     """
-    cases: list[BenchCase] = []
-    faults: list[str] = []
-    for part in (
+    parts = (
         _plan_collectives(campaign, tree),
         _plan_startup(campaign, tree),
         _plan_overlap(campaign, tree),
         plan_pairs(campaign, tree),
-        *(_plan_steps(table, campaign, tree, inputs or JobInputs()) for table in campaign.jobs),
-    ):
-        try:
-            cases += part
-        except ValueError as error:
-            faults.append(str(error))
-    if not cases and not faults:
-        faults.append(
+        _plan_steps(campaign, tree, inputs or JobInputs()),
+    )
+    cases = [case for part in _all_of(partial(tuple, part) for part in parts) for case in part]
+    if not cases:
+        raise ValueError(
             "nothing to measure; expected at least one operation, size and span, and a rank order and concurrency that "
             "the groups allow ('alternating' needs a span of 2, 'all' a second group)"
         )
-    if faults:
-        raise ValueError("\n".join(faults))
     # Two sizes that are rounded down to the same shares are one case.
     return tuple(dict.fromkeys(cases))
+
+
+def _all_of(makers: Iterable[Callable[[], T]]) -> tuple[T, ...]:
+    """Return what each makes; ValueError has the lines of all that make nothing."""
+    made: list[T] = []
+    faults: list[str] = []
+    for make in makers:
+        try:
+            made.append(make())
+        except ValueError as error:
+            faults.append(str(error))
+    if faults:
+        raise ValueError("\n".join(faults))
+    return tuple(made)
 
 
 def plan_visits(campaign: CampaignFile, cases: Sequence[BenchCase], launch: int) -> tuple[Visit, ...]:
@@ -226,22 +237,44 @@ def _first_nodes(
     )
 
 
-def _plan_steps(table: JobTable, campaign: CampaignFile, tree: NodeTree, inputs: JobInputs) -> Iterator[BenchCase]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PlacedJob:
+    """A job with the placements that it is measured in."""
+
+    table: JobTable
+    job: Job
+    arms: tuple[Arm, ...]
+
+
+def _plan_steps(campaign: CampaignFile, tree: NodeTree, inputs: JobInputs) -> Iterator[BenchCase]:
     minipods = tree.domains("minipod")
+    placed = _all_of(partial(_place, table, campaign, minipods, inputs) for table in campaign.jobs)
+    arms = [arm.node_ranks for each in placed for arm in each.arms]
+    drawn = _all_of(partial(noise_beside, noise, tree, arms, campaign.seed) for noise in campaign.noise)
+    beside = {noise.name: jobs for noise, jobs in zip(campaign.noise, drawn, strict=True)}
+    for each in placed:
+        steps = [*_steps(each, minipods)]
+        for variant, step in product(job_variants(each.table, campaign), steps):
+            jobs = beside[variant.noise] if variant.noise else ()
+            yield replace(
+                _variant(step, each.job, variant),
+                groups=(*step.groups, *(noise.node_ranks for noise in jobs)),
+                noise=tuple(noise.step for noise in jobs),
+            )
+
+
+def job_variants(table: JobTable, campaign: CampaignFile) -> tuple[Variant, ...]:
+    """Return the variants in which a job's steps are timed: alone, with limits of CTAs, then beside noise."""
+    limits = (Variant(cta=cta) for cta in dict.fromkeys((0, *table.ctas)))
+    return (*limits, *(Variant(noise=noise.name) for noise in campaign.noise))
+
+
+def _place(table: JobTable, campaign: CampaignFile, minipods: Sequence[Domain], inputs: JobInputs) -> _PlacedJob:
     try:
         job = table.job(inputs.models.get(table.models or "", {}))
-        arms = _arms(table, job, campaign, minipods, inputs)
-        # Nodes that no arm uses, so that all arms are beside the same noise.
-        used = sorted({node for arm in arms for node in arm.node_ranks})
-        beside = {noise.name: noise_beside(noise, tree, used, campaign.seed) for noise in campaign.noise}
+        return _PlacedJob(table=table, job=job, arms=_arms(table, job, campaign, minipods, inputs))
     except ValueError as error:
         raise ValueError("\n".join(f"job {table.name}: {line}" for line in str(error).splitlines())) from None
-    steps = [*_steps(table, job, arms, minipods)]
-    for cta, step in product(dict.fromkeys((0, *table.ctas)), steps):
-        yield _variant(step, job, Variant(cta=cta))
-    for (noise, jobs), step in product(beside.items(), steps):
-        groups = (*step.groups, *(each.node_ranks for each in jobs))
-        yield replace(_variant(step, job, Variant(noise=noise)), groups=groups, noise=tuple(each.step for each in jobs))
 
 
 def _variant(step: BenchCase, job: Job, variant: Variant) -> BenchCase:
@@ -250,9 +283,10 @@ def _variant(step: BenchCase, job: Job, variant: Variant) -> BenchCase:
     return replace(step, operation=name, step=replace(job, name=name), cta=variant.cta)
 
 
-def _steps(table: JobTable, job: Job, arms: Sequence[Arm], minipods: Sequence[Domain]) -> Iterator[BenchCase]:
+def _steps(placed: _PlacedJob, minipods: Sequence[Domain]) -> Iterator[BenchCase]:
+    table, job = placed.table, placed.job
     size_bytes, dtype = gradient_bytes(job), Dtype.FLOAT32 if isinstance(job, StepJob) else job.gradient_dtype
-    for arm in arms:
+    for arm in placed.arms:
         yield BenchCase(
             kind=CaseKind.STEP,
             operation=table.name,

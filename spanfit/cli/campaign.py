@@ -40,6 +40,7 @@ def campaign() -> None:
 def plan(campaign_file: Path, store: Path, as_json: bool) -> None:
     """Show the cases that a campaign would measure, and on which nodes; starts nothing."""
     from spanfit import files
+    from spanfit.bench.plan import job_variants
     from spanfit.profiler.campaign import Campaign
 
     planned = Campaign(campaign_file, store)
@@ -60,10 +61,12 @@ def plan(campaign_file: Path, store: Path, as_json: bool) -> None:
     for job in planned.file.jobs:
         nrows = next(len(case.groups[0]) for case in planned.cases if case.operation == job.name) // job.pp
         cells = [f"row {row}" for row in range(nrows)]
-        title = f"Arms of {job.name}: minipod of each node; a row is a PP group, a column a DP group"
+        names = ", ".join(variant.name(job.name) for variant in job_variants(job, planned.file))
+        title = f"Arms of {names}: minipod of each node; a row is a PP group, a column a DP group"
         print_table(title, ["arm", *cells], _arm_rows(planned, job.name, job.pp))
     if planned.file.noise:
-        print_table("Noise: jobs beside the steps", ["steps", "job beside them", "its nodes"], _noise_rows(planned))
+        columns = ["steps", "job beside them", "its nodes", "its minipods", "of them in arms"]
+        print_table("Noise: jobs beside the steps", columns, _noise_rows(planned))
 
 
 def _launches(planned: "Campaign") -> str:
@@ -114,9 +117,17 @@ def _arm_rows(planned: "Campaign", job: str, ncolumns: int) -> Iterator[list[str
 
 
 def _noise_rows(planned: "Campaign") -> Iterator[list[str]]:
-    for case in {case.operation: case for case in planned.cases if case.noise}.values():
-        for job, nodes in zip(case.noise, case.groups[1:], strict=True):
-            yield [case.operation, job.name, " ".join(planned.node_names[node] for node in nodes)]
+    beside: dict[str, list[BenchCase]] = {}
+    for case in planned.cases:
+        if case.noise:
+            beside.setdefault(case.operation, []).append(case)
+    for steps, cases in beside.items():
+        in_arms = {planned.minipods[node] for case in cases for node in case.groups[0]}
+        for job, nodes in zip(cases[0].noise, cases[0].groups[1:], strict=True):
+            names = " ".join(planned.node_names[node] for node in nodes)
+            minipods = dict.fromkeys(planned.minipods[node] for node in nodes)
+            shared = [minipod for minipod in minipods if minipod in in_arms]
+            yield [steps, job.name, names, " ".join(minipods), " ".join(shared) or "none"]
 
 
 @campaign.command(epilog="Example: spanfit campaign run examples/demo/campaign.toml --store runs")

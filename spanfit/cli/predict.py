@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from spanfit import units
+from spanfit.bench.variants import parse_variant
 from spanfit.cli.output import json_option, print_json, print_table, talk
 from spanfit.results.schema import format_estimate
 
@@ -91,6 +92,8 @@ def predict(
             f"--curves, --fabric: found {found}, expected one of them; curves come from profile curves -o"
         )
     campaign = Campaign(campaign_file, Path("runs"))
+    if variants := sorted({case.operation for case in campaign.cases if not parse_variant(case.operation).is_plain}):
+        talk(f"not predicted, but measured: {', '.join(variants)}")
     if not any(case.step for case in campaign.cases):
         raise ConfigError(f"{campaign_file}: jobs: found none, expected at least one; add a [[jobs]] table")
     if fabric_file:
@@ -167,7 +170,7 @@ def _predicted(campaign: Campaign, fabric: ParametersFile, draws: int, seed: int
     per_node = campaign.file.launch.ranks_per_node
     predictors: dict[Job, StepPredictor] = {}
     for case in campaign.cases:
-        if case.step is None:
+        if case.step is None or not parse_variant(case.operation).is_plain:
             continue
         if case.step not in predictors:
             predictors[case.step] = StepPredictor(

@@ -1,7 +1,8 @@
 """What was not the same when two runs were measured: it may be why their times differ."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from spanfit.results.schema import RunInfo
 
@@ -57,10 +58,18 @@ def _meanings(spec: Mapping[str, object]) -> Iterator[tuple[str, str]]:
         settings = spec.get(table)
         if isinstance(settings, Mapping):
             yield from ((f"{table}.{key}", str(settings[key])) for key in keys if key in settings)
-    jobs = spec.get("jobs")
-    for job in jobs if isinstance(jobs, list | tuple) else ():
+    for job in _tables(spec, "jobs"):
         for key, value in sorted(job.items()):
             yield f"job {job['name']}: {key}", str(value)
+    for noise in _tables(spec, "noise"):
+        drawn = "; ".join(f"{job} on {', '.join(nodes)}" for job, nodes in noise["drawn"].items())
+        for key, value in sorted({**noise, "drawn": drawn}.items()):
+            yield f"noise {noise['name']}: {key}", str(value)
+
+
+def _tables(spec: Mapping[str, object], key: str) -> Sequence[Mapping[str, Any]]:
+    tables = spec.get(key)
+    return tables if isinstance(tables, list | tuple) else ()
 
 
 def _nodes(a: RunInfo, b: RunInfo) -> Contrast:

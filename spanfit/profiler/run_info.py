@@ -11,6 +11,7 @@ from typing import Any
 
 from spanfit import __version__, files
 from spanfit.bench.campaign_file import CampaignFile
+from spanfit.bench.variants import parse_variant
 from spanfit.results.schema import SCHEMA_VERSION, RunInfo
 from spanfit.results.shards import Shard
 from spanfit.topology.model import Cluster
@@ -61,7 +62,7 @@ def describe_run(
         environment=world["environment"],
         versions=world["versions"] | {"spanfit": __version__, "machine": platform.machine()},
         git_commit=git_commit(),
-        spec=files.plain(campaign) | {"jobs": _jobs(shards)},
+        spec=files.plain(campaign) | {"jobs": _jobs(shards), "noise": _noise(campaign, shards, node_names)},
         origin={},
     )
 
@@ -70,6 +71,20 @@ def _jobs(shards: Sequence[Shard]) -> list[Any]:
     """Return the jobs whose steps were run, in stored units, by name."""
     steps = [line["case"]["step"] for shard in shards for line in shard.cases if line["case"]["step"]]
     return list({step["name"]: step for step in sorted(steps, key=lambda step: str(step["name"]))}.values())
+
+
+def _noise(campaign: CampaignFile, shards: Sequence[Shard], node_names: Sequence[str]) -> list[Any]:
+    """Return the tables of noise, each with the nodes of the jobs ``drawn`` by it and the share of nodes ``used``."""
+    cases = [line["case"] for shard in shards for line in shard.cases if line["case"]["step"]]
+    free = set(range(len(node_names))) - {node for case in cases for node in case["groups"][0]}
+    beside = {parse_variant(case["operation"]).noise: case for case in cases}
+    tables = []
+    for table in campaign.noise:
+        jobs = zip(beside[table.name]["noise"], beside[table.name]["groups"][1:], strict=True)
+        drawn = {job["name"]: [node_names[node] for node in nodes] for job, nodes in jobs}
+        used = sum(map(len, drawn.values())) / len(free)
+        tables.append(files.plain(table) | {"drawn": drawn, "used": used})
+    return tables
 
 
 def now() -> str:

@@ -24,7 +24,9 @@ _LABELS = {"name", "model.name", "model.source", "model.parameters", "noise.name
 """What names a job or follows from the rest of it."""
 MODEL = "model"
 NOISE = "noise"
-_UTILISATION = f"{NOISE}.utilisation"
+_USED = f"{NOISE}.used"
+_ASKED = ("utilisation", "drawn")
+"""Of noise, what was asked for, and which nodes that gave: what it ``used`` is told instead."""
 _EXPERTS = "layout.ep"
 _NONE = "none"
 """The value of a setting that a job does not have."""
@@ -123,19 +125,22 @@ def _run_settings(info: RunInfo) -> Iterator[tuple[str, Setting]]:
 
 
 def _noise_settings(info: RunInfo, name: str) -> Iterator[tuple[str, Setting]]:
-    """Yield what the noise beside a job was drawn by; where there is none, it uses no node that is left over."""
+    """Yield what the noise beside a job was drawn by, and the share of free nodes that it used; 0 without noise."""
     tables = info.spec.get(NOISE, ())
     assert isinstance(tables, list | tuple)
-    by_name = {table["name"]: table for table in tables} | {"": {"utilisation": 0.0}}
+    by_name = {table["name"]: table for table in tables} | {"": {"used": 0.0}}
     if name not in by_name:
         raise FitError(
             f"run {info.run_id}: steps beside noise {name} were measured, but spec.noise does not describe it"
         )
-    yield from _flat(NOISE, by_name[name])
+    told = {key: value for key, value in by_name[name].items() if key not in _ASKED}
+    yield from _flat(NOISE, told)
 
 
 def _setting(value: object) -> Setting:
-    """Return a number where it is one, else text; a variable's number is text until then."""
+    """Return a number where it is one, or the only one of a list, else text; a variable's number is text until then."""
+    if isinstance(value, list | tuple) and len(value) == 1:
+        return _setting(value[0])
     if isinstance(value, bool) or value is None:
         return str(value)
     try:
@@ -148,7 +153,8 @@ def differing(jobs: Sequence[SweptJob]) -> dict[str, tuple[Setting, ...]]:
     """Return what is not the same of all jobs, with the value of each; "none" where a job has no such setting.
 
     Models that differ in more than one thing are one thing, by their names; and so is noise. A job that has none beside
-    it differs from others by its utilisation alone, which is 0; and one that has no experts has no degree of them.
+    it differs from others by the share of nodes used alone, which is 0; and one that has no experts has no degree of
+    them.
     """
     names = dict.fromkeys(name for job in jobs for name in job.settings)
     found = {name: tuple(job.settings.get(name, _NONE) for job in jobs) for name in names}
@@ -163,7 +169,7 @@ def differing(jobs: Sequence[SweptJob]) -> dict[str, tuple[Setting, ...]]:
 
 def _values(name: str, values: Sequence[Setting]) -> set[Setting]:
     """Return the distinct values of a setting, among jobs that can have it."""
-    can_lack = name == _EXPERTS or (name.startswith(f"{NOISE}.") and name != _UTILISATION)
+    can_lack = name == _EXPERTS or (name.startswith(f"{NOISE}.") and name != _USED)
     return set(values) - ({_NONE} if can_lack else set())
 
 

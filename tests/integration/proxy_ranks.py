@@ -13,9 +13,10 @@ import torch
 from spanfit.bench.case import LaunchPlan
 from spanfit.bench.proxies.channels import Channels
 from spanfit.bench.proxies.compute import Computer
-from spanfit.bench.proxies.execution import Execution, Pool, miniature
+from spanfit.bench.proxies.execution import Execution, Pool, miniature, whole_step
+from spanfit.bench.proxies.timers import Timers
 from spanfit.bench.world import World
-from spanfit.workload.job import StepJob, load_job
+from spanfit.workload.job import load_job
 from spanfit.workload.program import Collect, ComputeMode, Receive
 from spanfit.workload.strategies import plan_job
 
@@ -49,8 +50,7 @@ def main(jobs_file: Path, folder: Path) -> None:
             continue
         rank = ranks.index(world.rank)
         program, device = plan_job(job, rank), torch.device("cpu")
-        dtype = torch.float32 if isinstance(job, StepJob) else getattr(torch, job.dtype)
-        idle = Computer(ComputeMode.NONE, program, dtype, device)
+        idle = Computer(ComputeMode.NONE, program, torch.float32, device)
         right, is_noticed = [], False
         for limit in (1 << 20, FEW_AT_ONCE):
             checked = Execution(miniature(program), rank, channels, idle, Pool(device, is_kept=True), limit)
@@ -59,16 +59,15 @@ def main(jobs_file: Path, folder: Path) -> None:
             right.append(checked.holds())
             checked.fill()
             is_noticed = not checked.holds()
-        timed = Execution(
-            program, rank, channels, Computer(job.compute, program, dtype, device), Pool(device, is_kept=False)
-        )
+        timers = Timers(program)
+        timed = whole_step(job, program, rank, channels, device, timers)
         seconds = []
         for _ in range(NRUNS):
             world.barrier() if len(ranks) == nranks else None
             start = perf_counter()
             timed.run()
             seconds.append(perf_counter() - start)
-        entries = [(asdict(timer), len(times)) for timer, times in timed.timers.entries().items()]
+        entries = [(asdict(timer), len(times)) for timer, times in timers.entries().items()]
         found.append(
             {
                 "rank": rank,
@@ -76,7 +75,7 @@ def main(jobs_file: Path, folder: Path) -> None:
                 "is_noticed": is_noticed or not any(isinstance(each, Receive | Collect) for each in program),
                 "entries": entries,
                 "seconds": seconds,
-                "communication_s": timed.timers.communication_s(NRUNS),
+                "communication_s": timers.communication_s(NRUNS),
             }
         )
     (folder / f"rank-{world.rank}.json").write_text(json.dumps(found))

@@ -47,6 +47,11 @@ def test_a_step_that_crosses_the_core_is_slower_beside_jobs_that_do(namespaces: 
     campaign.run(lambda _: None)
     info, frame = campaign.store.read(campaign.run_id)
     assert (frame["status"] == "ok").all()
+    noise = info.spec["noise"]
+    assert isinstance(noise, list)
+    spans = {table["name"]: [len({node[:2] for node in nodes}) for nodes in table["drawn"].values()] for table in noise}
+    assert spans == {"across": [2, 2], "inside": [1, 1]}
+    assert [table["used"] for table in noise] == [1.0, 1.0]
     by_job = {steps.job: steps for steps in step_times(frame)}
 
     def slowdown(noise: str, arm: str) -> Estimate:
@@ -59,4 +64,4 @@ def test_a_step_that_crosses_the_core_is_slower_beside_jobs_that_do(namespaces: 
     assert inside.ci_high is not None and inside.ci_high < across.ci_low
     jobs = [job for job in swept_jobs([(info, frame)]) if job.steps.job != "step+inside"]
     found = fit_sensitivity(jobs)
-    assert (found.thing, found.per) == ("noise.utilisation", "range")
+    assert (found.thing, found.per) == ("noise.used", "range")

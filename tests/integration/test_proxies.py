@@ -153,6 +153,19 @@ def test_jobs_beside_a_step_run_until_it_is_timed_and_no_rank_is_left_behind(tmp
     assert {row.nodes for row in rows} == {"1,0"}
 
 
+def test_jobs_beside_a_step_run_until_its_last_repetition_ends(tmp_path: Path) -> None:
+    volumes = FOUR["volumes"]
+    assert isinstance(volumes, StepJob)
+    second = replace(volumes, pp=1, nmicrobatches=1, forward_s=1.0)
+    noise = replace(second, name="noise", forward_s=0.05)
+    case = replace(step_case(second, (0, 1), repetitions=1), groups=((0, 1), (2, 3)), noise=(noise,))
+    failure, (line,) = run_here(tmp_path, [case], socket.gethostname(), 4, ngpus_per_node=1)
+    assert failure is None, Path(failure.log).read_text() if failure else ""
+    # 40 beside its warm-up of a second and the second that is timed; 20 if it stopped when that began.
+    nsteps = line["noise_steps"]
+    assert isinstance(nsteps, list) and 25 < nsteps[0] <= 42
+
+
 def test_defect_7_products_need_cores_and_the_mode_is_in_the_row(tmp_path: Path) -> None:
     nranks = len(os.sched_getaffinity(0)) + 1
     products = job(dp=nranks)

@@ -16,10 +16,11 @@ from spanfit.bench.operations import Seat, prepare_start
 from spanfit.bench.prepared import Prepared
 from spanfit.bench.proxies.channels import Channels
 from spanfit.bench.proxies.compute import Act, Computer
-from spanfit.bench.proxies.timers import Timers, marker
+from spanfit.bench.proxies.timers import Mark, Timers, marker
 from spanfit.bench.values import mark
 from spanfit.collectives import is_shared
 from spanfit.workload.dtypes import Dtype
+from spanfit.workload.job import Job, StepJob
 from spanfit.workload.program import (
     LARGEST_COUNT,
     Collect,
@@ -86,6 +87,8 @@ class Execution:
     pool : Pool
     limit : int
         Elements that one call moves at most; what has more is moved by several calls.
+    timers : Timers, optional
+        Those of the program, which are given the times of every run; what runs without end has none.
     """
 
     def __init__(
@@ -96,13 +99,14 @@ class Execution:
         computer: Computer,
         pool: Pool,
         limit: int = LARGEST_COUNT,
+        timers: Timers | None = None,
     ) -> None:
         self.rank = rank
         self.channels = channels
         self.computer = computer
         self.pool = pool
         self.limit = limit
-        self.timers = Timers(program)
+        self._timers = timers
         self._now = marker(pool.device)
         self._is_gpu = pool.device.type == "cuda"
         self._numbers = Counter[tuple[int, int, Direction]]()
@@ -116,12 +120,19 @@ class Execution:
         """Run the step to its end on this rank; on GPUs it may only be enqueued."""
         for post in self._posts:
             post()
-        now = self._now
+        if self._timers is None:
+            for act in self._acts:
+                act()
+        else:
+            self._timers.add(self._marked(self._now))
+
+    def _marked(self, now: Callable[[], Mark]) -> list[Mark]:
+        """Run the operations and return the mark of their start, and one as each ended."""
         marks = [now()]
         for act in self._acts:
             act()
             marks.append(now())
-        self.timers.add(marks)
+        return marks
 
     def fill(self) -> None:
         """Give every buffer small known values."""
@@ -238,6 +249,15 @@ class Execution:
         if self._is_gpu and self.computer.mode is ComputeMode.WAIT:
             # On GPUs wait() holds back the stream only, and the calibrated wait runs on the host.
             torch.cuda.current_stream().synchronize()
+
+
+def whole_step(
+    job: Job, program: Program, rank: int, channels: Channels, device: torch.device, timers: Timers | None = None
+) -> Execution:
+    """Return a rank's part in a step of a job at its full size, with its compute."""
+    dtype = torch.float32 if isinstance(job, StepJob) else getattr(torch, job.dtype)
+    computer = Computer(job.compute, program, dtype, device)
+    return Execution(program, rank, channels, computer, Pool(device, is_kept=False), timers=timers)
 
 
 def _started(work: object) -> dist.Work:

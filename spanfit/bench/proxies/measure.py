@@ -12,23 +12,24 @@ from spanfit.bench.lines import world_ranks
 from spanfit.bench.prepared import Prepared
 from spanfit.bench.proxies.channels import Channels
 from spanfit.bench.proxies.compute import Computer
-from spanfit.bench.proxies.execution import Execution, Pool, miniature
-from spanfit.bench.proxies.noise import running_noise
+from spanfit.bench.proxies.execution import Execution, Pool, miniature, whole_step
+from spanfit.bench.proxies.noise import fewest_steps, running_noise, silent_jobs
+from spanfit.bench.proxies.timers import Timers
 from spanfit.bench.timing import Run, ended, time_on_cpu, time_on_gpu
 from spanfit.bench.warmup import warm_up
 from spanfit.bench.world import Outcome, Place, World, crowded, no_part
-from spanfit.workload.job import Job, StepJob, TrainingJob
+from spanfit.workload.job import Job, TrainingJob
 from spanfit.workload.program import ComputeMode
 from spanfit.workload.strategies import plan_job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """What a rank does in a step; ``timed`` is None where torch trains the model itself."""
+    """What a rank does in a step; there are no ``timers`` where torch trains the model itself."""
 
     checked: Prepared | Execution
     run: Run
-    timed: Execution | None = None
+    timers: Timers | None = None
 
 
 def measure_step(world: World, case: BenchCase, places: Sequence[Place]) -> Outcome:
@@ -46,22 +47,28 @@ def measure_step(world: World, case: BenchCase, places: Sequence[Place]) -> Outc
     world.barrier()
     world.beat(Phase.CHECK)
     is_right = _is_right(part.checked) if part else True
-    clock = time_on_gpu if world.device.type == "cuda" else time_on_cpu
-    with running_noise(world, case) as noise_steps:
+    # A rank that only waits at the barriers must not wait for its GPU, which may be busy with the noise.
+    clock = time_on_gpu if part and world.device.type == "cuda" else time_on_cpu
+    with running_noise(world, case) as nsteps:
         world.beat(Phase.WARMUP)
-        warmed = warm_up([ended(run, world.device)], world.barrier, world.slowest, case.warmup)
+        warmed = warm_up([ended(run, world.device) if part else run], world.barrier, world.slowest, case.warmup)
         world.beat(Phase.TIMED)
         times_s = clock((run,), world.barrier, case.repetitions)
+        # The noise lasts until the last repetition has ended on every rank.
+        world.barrier()
     notes: dict[str, Any] = {"warmup": warmed.iterations, "is_warm": warmed.is_stable, "batch": 1}
+    fault = ""
     if case.noise:
-        notes["noise_steps"] = world.slowest(noise_steps)
+        notes["noise_steps"] = fewest_steps(world, nsteps)
+        fault = silent_jobs(case, notes["noise_steps"])
     parts = {case.operation: times_s}
     if job.compute is not ComputeMode.TORCH:
-        waited_s = part.timed.timers.communication_s(case.repetitions) if part and part.timed else []
+        waited_s = part.timers.communication_s(case.repetitions) if part and part.timers else []
         shares = [waited / time_s for waited, time_s in zip(waited_s, times_s, strict=False)]
         notes["communication_share"] = world.slowest(shares or [0.0] * case.repetitions)
         parts[case.operation + COMMUNICATION] = waited_s
-    return Outcome(is_right=is_right, parts=parts if part else no_part(tuple(parts), case.repetitions), notes=notes)
+    timed = parts if part else no_part(tuple(parts), case.repetitions)
+    return Outcome(is_right=is_right, parts=timed, notes=notes, fault=fault)
 
 
 def _prepare(world: World, case: BenchCase, job: Job) -> _Part | None:
@@ -82,12 +89,10 @@ def _execute(world: World, job: Job, ranks: tuple[int, ...], cta: int) -> _Part 
         return None
     rank, device = ranks.index(world.rank), world.device
     program = plan_job(job, rank)
-    dtype = torch.float32 if isinstance(job, StepJob) else getattr(torch, job.dtype)
-    nothing = Computer(ComputeMode.NONE, program, dtype, device)
+    nothing = Computer(ComputeMode.NONE, program, torch.float32, device)
     checked = Execution(miniature(program), rank, channels, nothing, Pool(device, is_kept=True))
-    computer = Computer(job.compute, program, dtype, device)
-    timed = Execution(program, rank, channels, computer, Pool(device, is_kept=False))
-    return _Part(checked=checked, run=timed.run, timed=timed)
+    timers = Timers(program)
+    return _Part(checked=checked, run=whole_step(job, program, rank, channels, device, timers).run, timers=timers)
 
 
 def _train(world: World, job: TrainingJob, ranks: tuple[int, ...]) -> _Part | None:

@@ -1,6 +1,7 @@
 """The jobs beside a step: on the ranks of each its steps follow one another on a thread until the step is timed."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -10,11 +11,10 @@ import torch.distributed as dist
 
 from spanfit.bench.case import BenchCase
 from spanfit.bench.proxies.channels import Channels
-from spanfit.bench.proxies.compute import Computer
-from spanfit.bench.proxies.execution import Execution, Pool
-from spanfit.bench.timing import ended
+from spanfit.bench.proxies.execution import whole_step
+from spanfit.bench.timing import Run, ended
 from spanfit.bench.world import World
-from spanfit.workload.job import Job, seat_ranks
+from spanfit.workload.job import seat_ranks
 from spanfit.workload.strategies import plan_job
 
 
@@ -23,22 +23,14 @@ class _Noise:
 
     Parameters
     ----------
-    job : Job
-    ranks : tuple of int
-        World ranks of the job.
-    channels : Channels
+    step : callable
+        Runs a step of the job to its end on this rank.
     talk : torch.distributed.ProcessGroup
         Over which its ranks agree that they end, so that none waits for one that has.
     """
 
-    def __init__(
-        self, world: World, job: Job, ranks: tuple[int, ...], channels: Channels, talk: dist.ProcessGroup
-    ) -> None:
-        rank, device = ranks.index(world.rank), world.device
-        program = plan_job(job, rank)
-        computer = Computer(job.compute, program, torch.float32, device)
-        execution = Execution(program, rank, channels, computer, Pool(device, is_kept=False))
-        self._step = ended(execution.run, device)
+    def __init__(self, step: Run, talk: dist.ProcessGroup) -> None:
+        self.step = step
         self._talk = talk
         self.is_over = False
 
@@ -46,7 +38,7 @@ class _Noise:
         """Run steps until a rank of the job is told that it is over, and return how many that were."""
         nsteps = 0
         while not self._is_over_anywhere():
-            self._step()
+            self.step()
             nsteps += 1
         return nsteps
 
@@ -60,14 +52,18 @@ class _Noise:
 def running_noise(world: World, case: BenchCase) -> Iterator[list[float]]:
     """Run the jobs beside a case for as long as the block lasts; every rank of the world enters it.
 
-    Gives the steps that this rank ran of each job, which are known when the block has ended.
+    Gives the steps of each job that this rank ran in the block, infinity for those that it is not of, which are known
+    when the block has ended. Each job has run a step before the block begins, so that its connections stand.
     """
-    nsteps = [0.0] * len(case.noise)
+    nsteps = [math.inf] * len(case.noise)
     found = _part(world, case)
     if found is None:
+        world.barrier()
         yield nsteps
         return
     index, part = found
+    part.step()
+    world.barrier()
     # A thread has a current GPU of its own.
     threads: dict[str, Any] = {}
     if world.device.type == "cuda":
@@ -81,6 +77,17 @@ def running_noise(world: World, case: BenchCase) -> Iterator[list[float]]:
             nsteps[index] = float(running.result())
 
 
+def fewest_steps(world: World, nsteps: Sequence[float]) -> list[float]:
+    """Return the fewest steps of each job that any of its ranks ran; every rank of the world calls this."""
+    return [-fewest for fewest in world.slowest([-own for own in nsteps])]
+
+
+def silent_jobs(case: BenchCase, nsteps: Sequence[float]) -> str:
+    """Return which jobs beside a case ran no step, "" where each ran some."""
+    silent = [job.name for job, count in zip(case.noise, nsteps, strict=True) if not count]
+    return "; ".join(f"noise {name} ran no step" for name in silent)
+
+
 def _part(world: World, case: BenchCase) -> tuple[int, _Noise] | None:
     """Return which job beside the case this rank is of, and its part; every rank helps to make the communicators."""
     mine = None
@@ -89,5 +96,7 @@ def _part(world: World, case: BenchCase) -> tuple[int, _Noise] | None:
             channels = Channels(world, job, ranks)
             talk = world.group(ranks, use="noise", backend="gloo")
             if world.rank in ranks:
-                mine = index, _Noise(world, job, ranks, channels, talk)
+                rank = ranks.index(world.rank)
+                execution = whole_step(job, plan_job(job, rank), rank, channels, world.device)
+                mine = index, _Noise(ended(execution.run, world.device), talk)
     return mine

@@ -107,10 +107,6 @@ def test_the_case_id_differs_when_anything_differs() -> None:
     assert len(set(ids)) == len(ids)
 
 
-def test_a_case_without_noise_has_the_id_that_it_had_before_there_was_noise() -> None:
-    assert CASE.case_id == "b6ed3bbdae06"
-
-
 def test_equal_cases_have_equal_ids_of_twelve_hexadecimal_digits() -> None:
     assert replace(CASE).case_id == CASE.case_id
     assert len(CASE.case_id) == 12

@@ -1,5 +1,8 @@
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -7,7 +10,7 @@ from hypothesis import strategies as st
 
 from spanfit import files
 from spanfit.bench.groups import NodeTree
-from spanfit.bench.noise import Mix, Noise, NoiseTable, PlacementClass, draw_noise, noise_beside
+from spanfit.bench.noise import Mix, Noise, NoiseTable, PlacementClass, draw_noise
 from spanfit.errors import ConfigError
 
 
@@ -109,21 +112,8 @@ def test_more_of_the_same_noise_begins_with_the_same_jobs() -> None:
     assert len(half.jobs) < len(full.jobs)
 
 
-def test_noise_that_finds_no_place_is_refused() -> None:
-    with pytest.raises(ValueError) as caught:
-        noise_beside(table(Mix.EQUAL, (6,), PlacementClass.LEAF), tree(), [0], 1)
-    assert str(caught.value) == (
-        "noise noise: a job of 6 nodes has no place of class leaf on the 31 nodes left over; lower nodes or "
-        "utilisation, name another class, or draw with another seed"
-    )
-    with pytest.raises(ValueError, match=r"noise noise: no job fits 0.1 of the 12 nodes left over; expected more"):
-        noise_beside(table(Mix.EQUAL, (6,), utilisation=0.1), tree(), range(20), 1)
-
-
 def test_pipelines_have_two_stages_where_nodes_are_even() -> None:
-    asked = NoiseTable(
-        name="noise", mix=Mix.EQUAL, nodes=(6,), placement=(PlacementClass.CORE,), utilisation=0.5, pipelines=True
-    )
+    asked = replace(table(Mix.EQUAL, (6,), utilisation=0.5), pipelines=True, activation=1024)
     assert {(job.step.dp, job.step.pp) for job in draw_noise(asked, tree(), [], 1).jobs} == {(3, 2)}
 
 
@@ -137,3 +127,17 @@ def test_a_table_is_read_and_all_its_mistakes_are_told() -> None:
     assert "placement: found none, expected at least one of leaf, minipod" in text
     good = files.parse(NoiseTable, document | {"nodes": [2, 4, 8], "placement": ["core-by-2"], "utilisation": 1}, "c")
     assert good.placement[0].per_leaf == 2 and good.placement[0].scope is PlacementClass.CORE
+
+
+@pytest.mark.parametrize(
+    ("volumes", "fault"),
+    [
+        ({"activation": 64}, "activation: found 64, which only stages send; leave it out or set pipelines = true"),
+        ({"pipelines": True}, "activation: missing; pipelines = true needs the bytes that stages send each other"),
+        ({"gradient": 0}, "gradient: found 0, expected bytes"),
+        ({"pipelines": True, "gradient": 0}, "gradient: found 0, expected bytes"),
+    ],
+)
+def test_volumes_that_no_job_would_send_are_refused(volumes: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(fault)):
+        replace(table(Mix.EQUAL, (2,)), **volumes)

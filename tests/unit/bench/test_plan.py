@@ -490,7 +490,31 @@ def test_noise_without_a_job_or_a_node_left_over_is_refused() -> None:
         noisy(NOISE.replace('"inside"', '"across"'))
     with pytest.raises(ValueError) as refused:
         plan_cases(noisy(NOISE.replace("dp = 2", "dp = 4")), TREE)
-    assert str(refused.value).startswith("job j: noise across: no job fits 1 of the 0 nodes left over")
+    assert [line.partition(";")[0] for line in str(refused.value).splitlines()] == [
+        "noise across: no job fits 1 of the 0 nodes left over",
+        "noise inside: no job fits 0.5 of the 0 nodes left over",
+    ]
+
+
+def test_the_noise_is_the_same_beside_every_job_of_a_campaign_and_on_nodes_of_none() -> None:
+    head, _, rest = NOISE.partition("[[jobs]]")
+    job, _, noise = rest.partition("[[noise]]")
+    pair = job.replace('"j"', '"pair"').replace("pp = 2", "pp = 1")
+    cases = plan_cases(noisy(f"{head}[[jobs]]{job}[[jobs]]{pair}[[noise]]{noise}"), TREE)
+    for table in ("across", "inside"):
+        beside = {case.groups[1:] for case in cases if case.operation.endswith(f"+{table}")}
+        assert len(beside) == 1
+        taken = {node for group in beside.pop() for node in group}
+        assert taken.isdisjoint(node for case in cases for node in case.groups[0])
+    assert {case.operation for case in cases if case.noise} == {"j+across", "j+inside", "pair+across", "pair+inside"}
+
+
+def test_the_mistakes_of_all_jobs_are_told_at_once() -> None:
+    head, _, rest = NOISE.partition("[[jobs]]")
+    job = rest.partition("[[noise]]")[0].replace("dp = 2", "dp = 5")
+    with pytest.raises(ValueError) as refused:
+        plan_cases(noisy(head + "[[jobs]]" + job + "[[jobs]]" + job.replace('"j"', '"k"')), TREE)
+    assert [line.partition(":")[0] for line in str(refused.value).splitlines()] == ["job j", "job k"]
 
 
 def test_steps_are_timed_with_each_limit_of_ctas_where_the_backend_has_one() -> None:

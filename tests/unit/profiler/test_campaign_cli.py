@@ -12,6 +12,7 @@ from spanfit.profiler.campaign import Campaign
 from spanfit.profiler.following import Progress
 from tests.unit.profiler.test_campaign import CAMPAIGN, campaign_in
 
+SWEEPS = Path(__file__).parents[3] / "examples" / "sweeps"
 ADAPTIVE = CAMPAIGN.replace("launches = 2", "launches = 6\nmax_launches = 12\nprecision = 0.05")
 
 
@@ -61,6 +62,17 @@ def test_status_shows_which_cases_are_open_and_how_well_they_are_known(tmp_path:
 )
 def test_the_plan_says_what_ends_a_campaign(tmp_path: Path, text: str, expected: str) -> None:
     assert expected in spanfit_campaign("plan", campaign_in(tmp_path, text)).stderr
+
+
+def test_the_plan_names_variants_and_the_minipods_that_noise_shares(tmp_path: Path) -> None:
+    def shown(sweep: str) -> str:
+        result = spanfit_campaign("plan", Campaign(SWEEPS / f"{sweep}.toml", tmp_path))
+        return " ".join(result.stdout.split())
+
+    assert "Arms of step, step@cta-4, step@cta-8, step@cta-16:" in shown("ctas")
+    noise = shown("noise")
+    assert "step, step+one, step+two, step+inside" in noise
+    assert "│ step+one │ one-00 │ m0l0h2 m1l0h2 │ m0 m1 │ m0 m1 │" in noise
 
 
 def test_progress_says_launches_open_cases_and_the_shorter_time_left(capsys: pytest.CaptureFixture[str]) -> None:

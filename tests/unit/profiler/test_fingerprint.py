@@ -41,3 +41,14 @@ def test_settings_that_rows_do_not_hold_are_compared_and_what_was_swept_is_not()
         ("job balanced: forward_s", "0.006", "0.5"),
     ]
     assert contrasts(replace(RUN, spec={}), replace(RUN, spec={})) == ()
+
+
+def test_noise_is_compared_by_what_was_asked_for_and_what_was_drawn() -> None:
+    busy = {"name": "busy", "mix": "equal", "utilisation": 0.5, "used": 0.5, "drawn": {"busy-00": ["n4", "n6"]}}
+    drawn = {"busy-00": ["n4", "n7"], "busy-01": ["n5", "n6"]}
+    a = replace(RUN, spec={"noise": [busy]})
+    b = replace(RUN, spec={"noise": [busy | {"used": 1.0, "drawn": drawn}]})
+    assert [(c.what, c.a, c.b) for c in contrasts(a, b)] == [
+        ("noise busy: drawn", "busy-00 on n4, n6", "busy-00 on n4, n7; busy-01 on n5, n6"),
+        ("noise busy: used", "0.5", "1.0"),
+    ]

@@ -111,7 +111,7 @@ def test_nothing_that_differs_and_gains_without_a_base_are_refused() -> None:
         ("forward_s", 0.006, "6 ms"),
         ("noise.gradient", float(1 << 20), "1 MiB"),
         ("noise.backward", 0.012, "12 ms"),
-        ("noise.utilisation", 0.5, "0.5"),
+        ("noise.used", 0.5, "0.5"),
         ("rate.uplink", 4e8, "400 Mbit/s"),
         ("model.layers", 12.0, "12"),
         ("schedule", "gpipe", "gpipe"),

@@ -85,15 +85,18 @@ def test_a_degree_of_experts_is_no_difference_to_a_model_that_has_none() -> None
 
 
 def test_noise_beside_a_job_is_a_thing_and_none_is_noise_that_uses_no_node() -> None:
-    busy = {"name": "busy", "mix": "equal", "nodes": [2], "placement": ["core"], "utilisation": 0.5}
-    full, wild = busy | {"name": "full", "utilisation": 1.0}, busy | {"name": "wild", "mix": "power-law", "nodes": [4]}
-    names = ["job", "job+busy", "job+full", "job+wild"]
+    busy = {"name": "busy", "mix": "equal", "nodes": [2], "placement": ["core"], "utilisation": 0.6, "used": 0.5}
+    busy["drawn"] = {"busy-00": ["n4", "n6"]}
+    full, wild = busy | {"name": "full", "used": 1.0, "drawn": {}}, busy | {"name": "wild", "mix": "power-law"}
+    large = busy | {"name": "large", "nodes": [4], "utilisation": 0.5}
+    names = ["job", "job+busy", "job+full", "job+wild", "job+large"]
     jobs = [JOB | {"name": name} for name in names]
     info, frame = run_of(jobs, dict.fromkeys(names, ARMS))
-    run = replace(info, spec=info.spec | {"noise": [busy, full, wild]}), frame
+    run = replace(info, spec=info.spec | {"noise": [busy, full, wild | {"nodes": [4]}, large]}), frame
     by_name = {job.steps.job: job for job in swept_jobs([run])}
-    quiet, half, whole, other = (by_name[name] for name in names)
-    assert differing([quiet, half, whole]) == {"noise.utilisation": (0.0, 0.5, 1.0)}
+    quiet, half, whole, other, larger = (by_name[name] for name in names)
+    assert differing([quiet, half, whole]) == {"noise.used": (0.0, 0.5, 1.0)}, "of the nodes, not what was asked for"
+    assert differing([half, larger]) == {"noise.nodes": (2.0, 4.0)}
     assert differing([half, other]) == {"noise": ("busy", "wild")}
     assert differing([quiet, half, other]) == {"noise": ("none", "busy", "wild")}
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from spanfit.bench.lines import world_ranks
 from spanfit.bench.proxies.channels import axis_groups, ways
 from spanfit.bench.proxies.compute import Computer
-from spanfit.bench.proxies.execution import Execution, Pool, miniature
+from spanfit.bench.proxies.execution import Pool, miniature, whole_step
 from spanfit.bench.proxies.timers import Timers, seconds
 from spanfit.bench.warmup import warm_up
 from spanfit.collectives import Collective
@@ -184,15 +184,13 @@ def test_a_huge_job_is_known_without_running_it() -> None:
 
 
 def test_an_execution_of_one_rank_runs_and_counts() -> None:
-    program = plan_step(job(microbatches=2), 0)
-    execution = Execution(
-        program,
-        0,
-        None,  # type: ignore[arg-type]
-        Computer(ComputeMode.NONE, program, torch.float32, CPU),
-        Pool(CPU, is_kept=False),
-    )
-    execution.run()
-    execution.run()
-    assert {len(times) for times in execution.timers.entries().values()} == {2}
-    assert execution.timers.communication_s(2) == [0, 0]
+    described = replace(job(microbatches=2), compute=ComputeMode.NONE)
+    program = plan_step(described, 0)
+    channels: Any = None
+    for timers in (Timers(program), None):
+        execution = whole_step(described, program, 0, channels, CPU, timers)
+        execution.run()
+        execution.run()
+        if timers is not None:
+            assert {len(times) for times in timers.entries().values()} == {2}
+            assert timers.communication_s(2) == [0, 0]

@@ -101,3 +101,23 @@ def test_trees_of_nccl_are_asked_for_and_are_another_step(tmp_path: Path) -> Non
 def test_a_campaign_without_jobs_has_nothing_to_predict(tmp_path: Path) -> None:
     shown = CliRunner().invoke(profile, [*write(tmp_path, SWEEP), "--fabric", str(tmp_path / "fabric.json")])
     assert isinstance(shown.exception, ConfigError) and "add a [[jobs]] table" in str(shown.exception)
+
+
+NOISE = """[[noise]]
+name = "busy"
+mix = "equal"
+nodes = [2]
+placement = ["leaf"]
+utilisation = 1.0
+gradient = "1M"
+"""
+
+
+def test_steps_beside_noise_are_not_predicted_and_named(tmp_path: Path) -> None:
+    arguments = write(tmp_path, JOBS.replace("dp = 4", "dp = 2") + NOISE)
+    shown = CliRunner().invoke(
+        profile, [*arguments, "--fabric", str(tmp_path / "fabric.json"), "--draws", "1", "--json"]
+    )
+    assert shown.exit_code == 0, shown.output
+    assert "not predicted, but measured: small+busy" in shown.stderr
+    assert {arm["job"] for arm in json.loads(shown.stdout)["arms"]} == {"small"}
