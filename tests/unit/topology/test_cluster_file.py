@@ -10,7 +10,7 @@ from spanfit.topology.model import Cluster, Node, NodeState
 from spanfit.topology.readers.cluster_file import (
     parse_cluster,
     read_cluster,
-    read_cluster_with_warnings,
+    read_cluster_with_findings,
     render_cluster,
 )
 
@@ -38,11 +38,11 @@ def test_reads_groups_and_states() -> None:
 
 
 def test_slurm_file_tells_the_same_switches() -> None:
-    toml, toml_warnings = read_cluster_with_warnings(DATA / "two_minipods.toml")
-    slurm, slurm_warnings = read_cluster_with_warnings(DATA / "two_minipods.conf")
+    toml, toml_findings = read_cluster_with_findings(DATA / "two_minipods.toml")
+    slurm, slurm_findings = read_cluster_with_findings(DATA / "two_minipods.conf")
     assert {node.name: node.fabric for node in slurm.nodes} == {node.name: node.fabric for node in toml.nodes}
     assert slurm.tiers == toml.tiers
-    assert toml_warnings == slurm_warnings == ()
+    assert toml_findings == slurm_findings == ()
 
 
 @pytest.mark.parametrize(
@@ -61,10 +61,11 @@ def test_knows_the_format_by_suffix_or_content(tmp_path: Path, name: str, text: 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("apiVersion: v1\n", "found 'apiVersion: v1'; expected a TOML cluster file with [[nodes]] tables or a Slurm"),
-        ("", "line 1: found no nodes"),
-        ("# only a comment\n", "line 1: found no nodes"),
-        ("BlockSizes=4\n", "topology/block is unsupported"),
+        ("color: red\n", "found 'color: red'; expected a TOML cluster file with [[nodes]] tables, or what Slurm"),
+        ("apiVersion: v1\nkind: Secret\n", "found no keys of a source that is known; expected a TOML cluster file"),
+        ("", "line 1: empty-topology: found no nodes"),
+        ("# only a comment\n", "line 1: empty-topology: found no nodes"),
+        ("BlockSizes=4\n", "line 1: empty-topology: found no nodes; expected lines such as BlockName"),
     ],
 )
 def test_says_what_a_strange_file_is(tmp_path: Path, text: str, said: str) -> None:
@@ -139,8 +140,9 @@ def test_one_mistake(text: str, said: str) -> None:
 def test_a_leaf_name_under_two_parents_is_told(tmp_path: Path) -> None:
     path = tmp_path / "c.toml"
     path.write_text('name = "c"\n' + table("n1", '["l", "m0", "c"]') + table("n2", '["l", "m1", "c"]'))
-    cluster, warnings = read_cluster_with_warnings(path)
-    assert warnings == ("switch l has several parents (c/m0/l, c/m1/l): read as 2 switches that share a name",)
+    cluster, findings = read_cluster_with_findings(path)
+    assert [finding.label for finding in findings] == ["leaf-with-two-parents:l"]
+    assert findings[0].text == "switch l has several parents (c/m0/l, c/m1/l): read as 2 that share a name"
     assert len(cluster.minipods()) == 2
 
 

@@ -1,0 +1,144 @@
+"""InfiniBand fabrics: what ``ibnetdiscover`` and ``iblinkinfo`` print, and UFM's ports and links."""
+
+import re
+from collections.abc import Iterable
+
+from spanfit.errors import ConfigError
+from spanfit.topology.readers.documents import Place
+from spanfit.topology.readers.fabric_graph import (
+    Cables,
+    fabric_facts,
+    host_name,
+    rail_findings,
+    spare_devices,
+    switch_name,
+)
+from spanfit.topology.reading import Reading
+
+_BLOCK = re.compile(r'^Switch\t\d+ "S-([0-9a-f]+)"\s+# "(.*?)" (?:enhanced|base) port', re.MULTILINE)
+_LINK = re.compile(
+    r'^\[\d+\](?:\[[^\]]*\])?\s+"([SHR])-([0-9a-f]+)"\[\d+\](?:\([0-9a-f]+\))?\s+# "(.*?)" lid', re.MULTILINE
+)
+_PORT = re.compile(
+    r"^(CA|SW|RT)\s+\S+\s+\d+\s+0x([0-9a-f]+)\s.*? - (CA|SW|RT)\s+\S+\s+\d+\s+0x([0-9a-f]+)\s+"
+    r"\(\s*'?(.*?)'?\s+-\s+'?(.*?)'?\s*\)\s*$",
+    re.MULTILINE,
+)
+_INFO_HEAD = re.compile(r"^(CA|Switch|Router): (?:0x[0-9a-f]+ )?(.*):[ \t]*$", re.MULTILINE)
+_INFO_LINK = re.compile(
+    r'^[ \t]*(?:0x[0-9a-f]+\s+)?(?:"([^"]*)"\s+)?\d+\s+(\d+)\[[^\]]*\] ==\(.*?\)==>\s+'
+    r'(?:0x[0-9a-f]+\s+)?(?:\d+\s+)?\d+\[[^\]]*\] "([^"]+)"',
+    re.MULTILINE,
+)
+_MODEL = re.compile(r"MT\d+ |Mellanox Technologies|localhost ")
+_HOST_PORT = "Computer IB Port"
+
+
+def parse_ibnetdiscover(text: str, origin: str) -> Reading:
+    """Return what ``ibnetdiscover`` prints; blocks of switches say it all, those of hosts repeat it.
+
+    ConfigError where no switch has a host.
+    """
+    cables = Cables()
+    heads = list(_BLOCK.finditer(text))
+    for head in heads:
+        cables.switches[head[1]] = head[2]
+        end = text.find("\n\n", head.end())
+        for kind, guid, description in _LINK.findall(text, head.end(), len(text) if end < 0 else end):
+            if kind == "S":
+                cables.switches.setdefault(guid, description)
+                cables.join(head[1], guid)
+            elif kind == "H":
+                cables.plug_device(description, guid, head[1])
+    if not heads:
+        _read_ports(text, cables)
+    return _reading(cables, origin, "ibnetdiscover")
+
+
+def _read_ports(text: str, cables: Cables) -> None:
+    for kind, guid, peer_kind, peer_guid, name, peer in _PORT.findall(text):
+        ends = {kind: (guid, name), peer_kind: (peer_guid, peer)}
+        for one, (switch, description) in ((kind, (guid, name)), (peer_kind, (peer_guid, peer))):
+            if one == "SW":
+                cables.switches.setdefault(switch, description)
+        if kind == peer_kind == "SW":
+            cables.join(guid, peer_guid)
+        elif {kind, peer_kind} == {"CA", "SW"}:
+            cables.plug_device(ends["CA"][1], ends["CA"][0], ends["SW"][0])
+
+
+def parse_iblinkinfo(text: str, origin: str) -> Reading:
+    """Return what ``iblinkinfo`` prints, with or without ``--line``; switches are known by name, as peers have no guid.
+
+    What switches say is enough, as devices repeat it. ConfigError where no switch has a host.
+    """
+    cables = Cables()
+    heads = list(_INFO_HEAD.finditer(text))
+    ends = [head.start() for head in heads[1:]] + [len(text)]
+    for head, end in zip(heads, ends, strict=False):  # without heads there is an end all the same
+        if head[1] == "Switch":
+            _plug_all(cables, head[2], ((port, peer) for _, port, peer in _INFO_LINK.findall(text, head.end(), end)))
+    for name, port, peer in [] if heads else _INFO_LINK.findall(text):
+        if not _is_device(name.strip()):
+            _plug_all(cables, name, [(port, peer)])
+    return _reading(cables, origin, "iblinkinfo")
+
+
+def _plug_all(cables: Cables, switch: str, ports: Iterable[tuple[str, str]]) -> None:
+    """Note what a switch, known by its description, has on its ports."""
+    switch = switch.strip()
+    cables.switches[switch] = switch
+    for port, peer in ports:
+        if _is_device(peer.strip()):
+            cables.plug_device(peer.strip(), f"{switch_name(switch)} port {port}", switch)
+        else:
+            cables.switches[peer.strip()] = peer.strip()
+            cables.join(switch, peer.strip())
+
+
+def _is_device(description: str) -> bool:
+    # In this output only the description tells a peer's kind; unnamed devices are called after their model.
+    return host_name(description) is not None or _MODEL.match(description) is not None
+
+
+def parse_ufm(document: object, origin: str) -> Reading:
+    """Return what UFM lists under ``/ufmRest/resources/ports`` or ``/ufmRest/resources/links``.
+
+    ConfigError where no switch has a host, or the document has another shape.
+    """
+    cables = Cables()
+    for item in Place(origin, "", document).items():
+        if item.get("source_guid").value:
+            one, two = (item.get(f"{end}_port_node_description").text() for end in ("source", "destination"))
+            switch, peer = (two, one) if _is_device(_port_owner(one)) else (one, two)
+            _plug_all(cables, _port_owner(switch), [(switch.partition(":")[2], _port_owner(peer))])
+            continue
+        system, peer = item.get("system_name").text(), item.get("peer_node_name").text()
+        if not system or not peer:
+            continue
+        cables.switches.setdefault(peer, peer)
+        if item.get("description").value == _HOST_PORT:
+            cables.hosts.setdefault(system, set()).add(peer)
+        else:
+            cables.switches.setdefault(system, system)
+            cables.join(system, peer)
+    for host in cables.hosts:
+        cables.switches.pop(host, None)  # the peer of a switch's port may be a host
+    cables.uplinks = {pair for pair in cables.uplinks if not cables.hosts.keys() & set(pair)}
+    return _reading(cables, origin, "ufm-ports")
+
+
+def _port_owner(description: str) -> str:
+    """Return the node in ``leaf01:1/3/1``; hosts stand as ``gpu-01 mlx5_0``."""
+    return description.partition(":")[0].strip()
+
+
+def _reading(cables: Cables, origin: str, kind: str) -> Reading:
+    if not cables.hosts:
+        raise ConfigError(
+            f"{origin}: empty-topology: found no host on a switch; expected devices that are called after their host, "
+            "such as 'gpu-01 mlx5_0'"
+        )
+    nodes, findings = fabric_facts(cables)
+    findings += tuple(rail_findings(nodes, spare_devices(cables)))
+    return Reading(origin=origin, kind=kind, nodes=nodes, findings=findings)
