@@ -41,7 +41,7 @@ from spanfit.profiler.campaign import Campaign
 from spanfit.profiler.diagnose import Ailment, Diagnosis, diagnose
 from spanfit.profiler.following import Progress
 from spanfit.profiler.ways import Way, open_worlds
-from spanfit.topology.readers.cluster_file import render_cluster
+from spanfit.topology.readers.cluster_toml import render_cluster
 
 RATES = {LinkClass.HOST: 300e6, LinkClass.LEAF: 600e6, LinkClass.MINIPOD: 1200e6}
 FABRIC = Fabric(

@@ -55,7 +55,7 @@ from spanfit.profiler.steps import StepTimes, step_times
 from spanfit.profiler.sweep import Run
 from spanfit.profiler.ways import Way, open_worlds
 from spanfit.results.schema import Estimate
-from spanfit.topology.readers.cluster_file import render_cluster
+from spanfit.topology.readers.cluster_toml import render_cluster
 from spanfit.units import format_percent
 from spanfit.workload.dtypes import Dtype
 

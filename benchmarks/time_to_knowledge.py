@@ -31,7 +31,7 @@ from spanfit.launch.fabric import cluster as fabric_cluster
 from spanfit.profiler import stopping
 from spanfit.profiler.campaign import Campaign
 from spanfit.profiler.stopping import History, Rule
-from spanfit.topology.readers.cluster_file import render_cluster
+from spanfit.topology.readers.cluster_toml import render_cluster
 
 PRECISION = 0.05
 LEAST = 6

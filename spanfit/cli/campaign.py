@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from spanfit.cli.clusters import tell_findings
 from spanfit.cli.output import json_option, print_json, print_table, talk
 from spanfit.units import format_percent, format_size, format_time
 
@@ -44,6 +45,7 @@ def plan(campaign_file: Path, store: Path, as_json: bool) -> None:
     from spanfit.profiler.campaign import Campaign
 
     planned = Campaign(campaign_file, store)
+    tell_findings(planned.findings)
     if as_json:
         print_json(
             {"run_id": planned.run_id, "nodes": planned.node_names, "cases": [files.plain(c) for c in planned.cases]}
@@ -140,6 +142,7 @@ def run(campaign_file: Path, store: Path, again: bool, dry_run: bool) -> None:
     from spanfit.profiler.campaign import Campaign
 
     planned = Campaign(campaign_file, store, again=again)
+    tell_findings(planned.findings)
     if dry_run:
         click.echo(planned.describe())
         return

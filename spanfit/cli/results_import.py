@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from spanfit.cli.clusters import load_cluster
 from spanfit.cli.options import store_option
 from spanfit.cli.output import json_option, print_json, print_table, talk
 from spanfit.errors import ConfigError, ExitCode
@@ -65,9 +66,8 @@ def import_logs(
     from spanfit.results.importers.sources import read_sources
     from spanfit.results.store import Store
     from spanfit.topology.hostlist import expand_hostlist
-    from spanfit.topology.readers.cluster_file import read_cluster
 
-    tree = read_cluster(cluster)
+    tree = load_cluster(cluster)
     try:
         hosts = expand_hostlist(nodes)
     except ValueError as error:

@@ -1,14 +1,15 @@
 """``spanfit topology``: clusters read from many sources, merged, compared, drawn and checked."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from spanfit.cli.output import console, json_option, print_json, print_table, talk
+from spanfit.cli.clusters import finding_lines, load_cluster, tell_findings
+from spanfit.cli.output import console, json_option, print_json, print_table
 from spanfit.errors import ExitCode
 from spanfit.topology.hostlist import fold_hostlist
 from spanfit.topology.model import Cluster, Node, NodeState
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 
 MAX_SIBLINGS = 16
 """Switches drawn under one switch; the rest share one line."""
-
-MAX_FINDINGS = 10
-"""Findings of one code that are told; the rest share one line, and --json has all."""
 
 _path = click.Path(path_type=Path)
 cluster_argument = click.argument("cluster", type=_path)
@@ -66,7 +64,7 @@ def import_(sources: tuple[Path, ...], out: Path | None, name: str | None, chose
     from spanfit.topology.readers.sources import read_sources
 
     readings = read_sources(sources, time.time(), chosen)
-    merged = merge(readings, sources[0].name.partition(".")[0])
+    merged = merge(readings, sources[0].stem)
     cluster = merged.cluster if name is None else replace(merged.cluster, name=name)
     if out is not None:
         files.write_text(out, render_cluster(cluster))
@@ -75,7 +73,7 @@ def import_(sources: tuple[Path, ...], out: Path | None, name: str | None, chose
         read = [_plain_reading(reading) for reading in readings]
         print_json({"cluster": _plain(cluster), "findings": findings, "sources": read})
         return
-    _tell(merged.findings)
+    tell_findings(merged.findings)
     if out is None:
         click.echo(render_cluster(cluster), nl=False)
     else:
@@ -119,10 +117,7 @@ def diff(context: click.Context, before: Path, after: Path, as_json: bool) -> No
 @json_option
 def show(cluster: Path, as_json: bool) -> None:
     """Draw the switches of CLUSTER and the states of its nodes."""
-    from spanfit.topology.readers.cluster_file import read_cluster_with_findings
-
-    found, findings = read_cluster_with_findings(cluster)
-    _tell(findings)
+    found = load_cluster(cluster)
     if as_json:
         print_json(_plain(found))
     else:
@@ -142,7 +137,7 @@ def check(context: click.Context, cluster: Path, as_json: bool) -> None:
         odd = [_plain_finding(finding) for finding in findings]
         print_json({"cluster": found.name, "nnodes": len(found.nodes), "tiers": found.tiers, "findings": odd})
     else:
-        for line in _finding_lines(findings) or (f"{found.name}: {_counts(found.nodes)}; nothing odd found",):
+        for line in finding_lines(findings) or (f"{found.name}: {_counts(found.nodes)}; nothing odd found",):
             click.echo(line)
     context.exit(ExitCode.FINDING if findings else ExitCode.GOOD)
 
@@ -176,24 +171,6 @@ def _difference_rows(found: "Difference") -> list[tuple[str, ...]]:
     rows += [("removed", folded(found.removed), "", "")] if found.removed else []
     rows += [(one.key, folded(one.names), shown(one.before), shown(one.after)) for one in found.changes]
     return [tuple(map(_escape, row)) for row in rows]
-
-
-def _tell(findings: Sequence[Finding]) -> None:
-    for line in _finding_lines(findings):
-        talk(f"warning: {line}")
-
-
-def _finding_lines(findings: Sequence[Finding]) -> list[str]:
-    """Return a line for each finding, of each code no more than a person reads."""
-    by_code: dict[str, list[Finding]] = {}
-    for finding in findings:
-        by_code.setdefault(finding.code, []).append(finding)
-    lines = []
-    for code, found in by_code.items():
-        lines += [str(finding) for finding in found[:MAX_FINDINGS]]
-        if len(found) > MAX_FINDINGS:
-            lines.append(f"{code}: {len(found) - MAX_FINDINGS} more of these; --json has them all")
-    return lines
 
 
 def _plain_finding(finding: Finding) -> dict[str, str]:

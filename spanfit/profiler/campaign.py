@@ -40,7 +40,7 @@ from spanfit.results.shards import Shard, append_failure, measurements, read_sha
 from spanfit.results.store import Store
 from spanfit.topology.hostlist import expand_hostlist
 from spanfit.topology.model import NodeState, RankMap
-from spanfit.topology.readers.cluster_file import read_cluster
+from spanfit.topology.readers.cluster_file import read_cluster_with_findings
 
 _PORTS = 100
 _CLOCK = "clock.json"
@@ -73,7 +73,7 @@ class Campaign:
     def __init__(self, path: Path, store: Path, *, again: bool = False) -> None:
         self.path = path
         self.file = files.read_toml(path, CampaignFile)
-        self.cluster = read_cluster(path.parent / self.file.cluster)
+        self.cluster, self.findings = read_cluster_with_findings(path.parent / self.file.cluster)
         self.fabric = self._fabric()
         self.node_names = self._node_names()
         self.switches = self.cluster.switch_names(self.node_names)

@@ -8,6 +8,9 @@ from itertools import product
 MAX_NAMES = 262_144
 """Names that one word may stand for, Slurm's limit for a range."""
 
+MAX_LISTED = 1_048_576
+"""Names that a whole hostlist may stand for, so that a short text from outside fills no memory."""
+
 _SEPARATORS = ", \t\n"
 _WORD = re.compile(r"(?:[^,\s\[\]{}!]|\[[^\[\]]*\])+")
 _BRACKET = re.compile(r"\[([^\]]*)\]")
@@ -27,14 +30,20 @@ def expand_hostlist(text: str) -> tuple[str, ...]:
     Raises
     ------
     ValueError
-        If brackets do not pair, a range is empty, runs backwards or is too long, or a word calls a function.
+        If brackets do not pair, a range is empty, runs backwards or is too long, a word calls a function, or all are
+        more than ``MAX_LISTED`` names.
 
     Examples
     --------
     >>> expand_hostlist("node[9-11,07] login")
     ('node9', 'node10', 'node11', 'node07', 'login')
     """
-    return tuple(name for word in _words(text) for name in _expand_word(word))
+    names: list[str] = []
+    for word in _words(text):
+        names += _expand_word(word)
+        if len(names) > MAX_LISTED:
+            raise ValueError(f"found more than {MAX_LISTED} names; expected a hostlist of fewer")
+    return tuple(names)
 
 
 def _words(text: str) -> Iterator[str]:

@@ -66,7 +66,7 @@ def merge(readings: Sequence[Reading], name: str) -> Merged:
     findings = [
         *_told(readings, paths),
         *more,
-        *_placeholder_findings(base, paths),
+        *_placeholder_findings(readings, base, paths),
         *_unplaced(readings, base, paths),
         *_contradictions(readings, base, paths),
         *_differing(tellers, paths, "state", "the more severe counts"),
@@ -93,10 +93,10 @@ def _places(base: Reading, readings: Sequence[Reading]) -> tuple[_Paths, list[Fi
     findings = []
     for reading in readings:
         for node in reading.nodes if _is_alike(reading, base) else ():
-            if not node.fabric or node.fabric[0] in PLACEHOLDERS:
+            if not node.fabric or not PLACEHOLDERS.isdisjoint(node.fabric):
                 continue
             if not is_usable_name(node.name):
-                text = f"{shown(node.name)} cannot stand in a hostlist or hostfile; it is left out"
+                text = f"{shown(node.name)} is no host name that hostfiles can carry; it is left out"
                 findings.append(Finding(code="unusable-name", subject=shown(node.name), text=text))
             elif paths.setdefault(node.name, node.fabric) != node.fabric:
                 here, there = shown("/".join(paths[node.name])), shown("/".join(node.fabric))
@@ -104,8 +104,8 @@ def _places(base: Reading, readings: Sequence[Reading]) -> tuple[_Paths, list[Fi
                 findings.append(Finding(code="conflict", subject=f"fabric:{node.name}", text=text))
     if not paths:
         raise ConfigError(
-            f"{base.origin}: no node has a usable name and place; expected names without blanks, commas, brackets, "
-            "braces or '!', and switches that are known"
+            f"{base.origin}: no node has a usable name and place; expected names of letters, digits and . _ -, "
+            "and switches that are known"
         )
     return paths, findings
 
@@ -168,14 +168,15 @@ def _told(readings: Iterable[Reading], paths: _Paths) -> Iterator[Finding]:
                 yield finding
 
 
-def _placeholder_findings(base: Reading, paths: _Paths) -> Iterator[Finding]:
-    held: dict[str, list[str]] = {}
-    for node in base.nodes:
-        if node.fabric and node.fabric[0] in PLACEHOLDERS and node.name not in paths:
-            held.setdefault(node.fabric[0], []).append(node.name)
-    for leaf, names in held.items():
-        text = f"{folded(names)} are under {leaf}, which stands for no switch; they are left out of the tree"
-        yield Finding(code="placeholder-switch", subject=leaf, text=text)
+def _placeholder_findings(readings: Iterable[Reading], base: Reading, paths: _Paths) -> Iterator[Finding]:
+    held: dict[str, dict[str, None]] = {}
+    for reading in readings:
+        for node in reading.nodes if _is_alike(reading, base) else ():
+            for switch in PLACEHOLDERS.intersection(node.fabric or ()) if node.name not in paths else ():
+                held.setdefault(switch, {})[node.name] = None
+    for switch, names in sorted(held.items()):
+        text = f"{folded(names)} are under {switch}, which stands for no switch; they are left out of the tree"
+        yield Finding(code="placeholder-switch", subject=switch, text=text)
 
 
 def _unplaced(readings: Iterable[Reading], base: Reading, paths: _Paths) -> Iterator[Finding]:

@@ -1,10 +1,11 @@
 """What one source says of nodes, before sources are merged into a cluster; nothing is filled in."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from spanfit.topology.hostlist import fold_hostlist, is_plain_name
+from spanfit.topology.hostlist import fold_hostlist
 from spanfit.topology.model import NodeState, path_label
 
 PLACEHOLDERS = frozenset({"no-imds-data", "no-topology", "none"})
@@ -18,6 +19,7 @@ SEVERITY = (NodeState.IDLE, NodeState.ALLOCATED, NodeState.RESERVED, NodeState.D
 
 _SHOWN_CHARACTERS = 80
 _JOINED_NAMES = 4
+_HOST_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,5 +255,5 @@ def unplaced_finding(name: str, why: str) -> Finding:
 
 
 def is_usable_name(name: str) -> bool:
-    """Return whether a node name can be written into a cluster file and a hostfile."""
-    return is_plain_name(name) and name.isprintable() and len(name) <= 253
+    """Return whether a node name is a host name, so that any hostfile and command can carry it."""
+    return _HOST_NAME.fullmatch(name) is not None

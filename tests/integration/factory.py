@@ -7,7 +7,7 @@ from pathlib import Path
 
 from spanfit.launch import fabric as fabrics
 from spanfit.launch.fabric import Fabric
-from spanfit.topology.readers.cluster_file import render_cluster
+from spanfit.topology.readers.cluster_toml import render_cluster
 
 
 def write_campaign(folder: Path, fabric: Fabric, body: str, *, launcher: str = "testbed", timeout: str = "60s") -> Path:

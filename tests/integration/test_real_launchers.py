@@ -15,7 +15,7 @@ from spanfit.launch.fabric import Fabric
 from spanfit.launch.mpi import find_mpirun
 from spanfit.launch.testbed import Testbed
 from spanfit.results.store import Store
-from spanfit.topology.readers.cluster_file import render_cluster
+from spanfit.topology.readers.cluster_toml import render_cluster
 from tests.conftest import make_fabric
 from tests.integration.daemons import find, slurm, sshd
 

@@ -5,11 +5,8 @@ from pathlib import Path
 
 from spanfit.topology.merge import merge
 from spanfit.topology.model import Cluster
-from spanfit.topology.readers.cluster_toml import parse_cluster, render_cluster
 from spanfit.topology.readers.sources import read_sources
 from spanfit.topology.reading import Finding
-
-__all__ = ["parse_cluster", "read_cluster", "read_cluster_with_findings", "render_cluster"]
 
 
 def read_cluster(path: Path) -> Cluster:

@@ -149,8 +149,8 @@ def _above(
 
 def _findings(cables: Cables, nodes: Iterable[NodeFacts]) -> Iterator[Finding]:
     if cables.unnamed:
-        count = len(cables.unnamed)
-        text = f"{count} devices name no host; their rails are unknown: {shown(', '.join(sorted(cables.unnamed)))}"
+        count, listed = len(cables.unnamed), shown(", ".join(sorted(cables.unnamed)))
+        text = f"{count} devices name no host of their own; their rails are unknown: {listed}"
         yield Finding(code="unnamed-hca", subject=str(count), text=text)
     for node in nodes:
         if node.fabric is None:

@@ -1,7 +1,7 @@
 """InfiniBand fabrics: what ``ibnetdiscover`` and ``iblinkinfo`` print, and UFM's ports and links."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from spanfit.errors import ConfigError
 from spanfit.topology.readers.documents import Place
@@ -13,7 +13,7 @@ from spanfit.topology.readers.fabric_graph import (
     spare_devices,
     switch_name,
 )
-from spanfit.topology.reading import Reading
+from spanfit.topology.reading import Reading, shown
 
 _BLOCK = re.compile(r'^Switch\t\d+ "S-([0-9a-f]+)"\s+# "(.*?)" (?:enhanced|base) port', re.MULTILINE)
 _LINK = re.compile(
@@ -24,9 +24,9 @@ _PORT = re.compile(
     r"\(\s*'?(.*?)'?\s+-\s+'?(.*?)'?\s*\)\s*$",
     re.MULTILINE,
 )
-_INFO_HEAD = re.compile(r"^(CA|Switch|Router): (?:0x[0-9a-f]+ )?(.*):[ \t]*$", re.MULTILINE)
+_INFO_HEAD = re.compile(r"^(CA|Switch|Router): (?:0x([0-9a-f]+) )?(.*):[ \t]*$", re.MULTILINE)
 _INFO_LINK = re.compile(
-    r'^[ \t]*(?:0x[0-9a-f]+\s+)?(?:"([^"]*)"\s+)?\d+\s+(\d+)\[[^\]]*\] ==\(.*?\)==>\s+'
+    r'^[ \t]*(?:0x([0-9a-f]+)\s+)?(?:"([^"]*)"\s+)?\d+\s+(\d+)\[[^\]]*\] ==\(.*?\)==>\s+'
     r'(?:0x[0-9a-f]+\s+)?(?:\d+\s+)?\d+\[[^\]]*\] "([^"]+)"',
     re.MULTILINE,
 )
@@ -40,6 +40,7 @@ def parse_ibnetdiscover(text: str, origin: str) -> Reading:
     ConfigError where no switch has a host.
     """
     cables = Cables()
+    devices: dict[str, dict[str, set[str]]] = {}
     heads = list(_BLOCK.finditer(text))
     for head in heads:
         cables.switches[head[1]] = head[2]
@@ -49,10 +50,20 @@ def parse_ibnetdiscover(text: str, origin: str) -> Reading:
                 cables.switches.setdefault(guid, description)
                 cables.join(head[1], guid)
             elif kind == "H":
-                cables.plug_device(description, guid, head[1])
+                devices.setdefault(description, {}).setdefault(guid, set()).add(head[1])
+    _plug_named(cables, devices)
     if not heads:
         _read_ports(text, cables)
     return _reading(cables, origin, "ibnetdiscover")
+
+
+def _plug_named(cables: Cables, devices: Mapping[str, Mapping[str, Iterable[str]]]) -> None:
+    """Note devices by description and guid; a name that several share tells no host, and would join their leaves."""
+    for description, by_guid in devices.items():
+        is_shared = len(by_guid) > 1 and host_name(description) is not None
+        for guid, switches in by_guid.items():
+            for switch in sorted(switches):
+                cables.plug_device("" if is_shared else description, guid, switch)
 
 
 def _read_ports(text: str, cables: Cables) -> None:
@@ -70,26 +81,42 @@ def _read_ports(text: str, cables: Cables) -> None:
 def parse_iblinkinfo(text: str, origin: str) -> Reading:
     """Return what ``iblinkinfo`` prints, with or without ``--line``; switches are known by name, as peers have no guid.
 
-    What switches say is enough, as devices repeat it. ConfigError where no switch has a host.
+    What switches say is enough, as devices repeat it. ConfigError where no switch has a host, or two have one name.
     """
     cables = Cables()
+    guids: dict[str, set[str]] = {}
     heads = list(_INFO_HEAD.finditer(text))
-    ends = [head.start() for head in heads[1:]] + [len(text)]
-    for head, end in zip(heads, ends, strict=False):  # without heads there is an end all the same
-        if head[1] == "Switch":
-            _plug_all(cables, head[2], ((port, peer) for _, port, peer in _INFO_LINK.findall(text, head.end(), end)))
-    for name, port, peer in [] if heads else _INFO_LINK.findall(text):
-        if not _is_device(name.strip()):
-            _plug_all(cables, name, [(port, peer)])
+    devices = {head[3].strip() for head in heads if head[1] == "CA"}
+    for guid, name, ports in _switch_ports(text, heads):
+        guids.setdefault(name, set()).add(guid)
+        _plug_all(cables, name, ports, devices)
+    if shared := [name for name, found in guids.items() if len(found) > 1]:
+        raise ConfigError(
+            f"{origin}: several switches are called {shown(', '.join(shared))}, and links name no guids; "
+            "expected switches with names of their own, or what ibnetdiscover prints"
+        )
     return _reading(cables, origin, "iblinkinfo")
 
 
-def _plug_all(cables: Cables, switch: str, ports: Iterable[tuple[str, str]]) -> None:
-    """Note what a switch, known by its description, has on its ports."""
-    switch = switch.strip()
+def _switch_ports(text: str, heads: Sequence[re.Match[str]]) -> Iterator[tuple[str, str, list[tuple[str, str]]]]:
+    """Yield guid and description of switches with ports and what is on them; a switch more than once with --line."""
+    ends = [head.start() for head in heads[1:]] + [len(text)]
+    for head, end in zip(heads, ends, strict=False):  # without heads there is an end all the same
+        if head[1] == "Switch":
+            links = _INFO_LINK.findall(text, head.end(), end)
+            yield head[2] or "", head[3].strip(), [(port, peer) for _, _, port, peer in links]
+    for guid, name, port, peer in [] if heads else _INFO_LINK.findall(text):
+        if not _is_device(name.strip()):
+            yield guid, name.strip(), [(port, peer)]
+
+
+def _plug_all(
+    cables: Cables, switch: str, ports: Iterable[tuple[str, str]], devices: Collection[str] = frozenset()
+) -> None:
+    """Note what a switch, known by its description, has on its ports; ``devices`` are known to be no switches."""
     cables.switches[switch] = switch
     for port, peer in ports:
-        if _is_device(peer.strip()):
+        if peer.strip() in devices or _is_device(peer.strip()):
             cables.plug_device(peer.strip(), f"{switch_name(switch)} port {port}", switch)
         else:
             cables.switches[peer.strip()] = peer.strip()
@@ -97,7 +124,7 @@ def _plug_all(cables: Cables, switch: str, ports: Iterable[tuple[str, str]]) -> 
 
 
 def _is_device(description: str) -> bool:
-    # In this output only the description tells a peer's kind; unnamed devices are called after their model.
+    # Often only the description tells a peer's kind; unnamed devices are called after their model.
     return host_name(description) is not None or _MODEL.match(description) is not None
 
 
@@ -112,20 +139,26 @@ def parse_ufm(document: object, origin: str) -> Reading:
             one, two = (item.get(f"{end}_port_node_description").text() for end in ("source", "destination"))
             switch, peer = (two, one) if _is_device(_port_owner(one)) else (one, two)
             _plug_all(cables, _port_owner(switch), [(switch.partition(":")[2], _port_owner(peer))])
-            continue
-        system, peer = item.get("system_name").text(), item.get("peer_node_name").text()
-        if not system or not peer:
-            continue
-        cables.switches.setdefault(peer, peer)
-        if item.get("description").value == _HOST_PORT:
-            cables.hosts.setdefault(system, set()).add(peer)
-        else:
-            cables.switches.setdefault(system, system)
-            cables.join(system, peer)
+        elif item.get("system_name").text() and item.get("peer_node_name").text():
+            _plug_port(cables, item)
     for host in cables.hosts:
         cables.switches.pop(host, None)  # the peer of a switch's port may be a host
     cables.uplinks = {pair for pair in cables.uplinks if not cables.hosts.keys() & set(pair)}
     return _reading(cables, origin, "ufm-ports")
+
+
+def _plug_port(cables: Cables, item: Place) -> None:
+    """Note a port of UFM's list; systems that are called after their model or localhost are no one host."""
+    system, peer = item.get("system_name").text(), item.get("peer_node_name").text()
+    is_host = item.get("description").value == _HOST_PORT
+    if is_host and _MODEL.match(f"{system} "):
+        cables.plug_device(system, item.get("guid").text() or f"{system} on {peer}", peer)
+    elif is_host:
+        cables.hosts.setdefault(system, set()).add(peer)
+    elif not _MODEL.match(f"{peer} "):
+        cables.switches.setdefault(system, system)
+        cables.join(system, peer)
+    cables.switches.setdefault(peer, peer)
 
 
 def _port_owner(description: str) -> str:

@@ -1,7 +1,7 @@
 """Which labels of Kubernetes nodes say where a node is: those of clouds and all generations of topograph's."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from spanfit.topology.reading import PLACEHOLDERS
@@ -34,10 +34,10 @@ class Scheme:
     prefix: str = ""
     is_topograph: bool = False
 
-    def keys(self, present: Collection[str]) -> tuple[str, ...]:
+    def keys(self, present: Set[str]) -> tuple[str, ...]:
         """Return the keys of the scheme among those present on any node, leaf first; none where no leaf is told."""
-        if self.listed:
-            return tuple(key for key in self.listed if key in present) if self.listed[0] in present else ()
+        if not self.prefix:
+            return tuple(key for key in self.listed if key in present) if present & set(self.listed[:1]) else ()
         numbered = re.compile(re.escape(self.prefix) + r"([0-9]{1,2})")
         found = {int(match[1]): key for key in present if (match := numbered.fullmatch(key))}
         return tuple(found[number] for number in sorted(found))

@@ -1,6 +1,6 @@
 """Kubernetes nodes, ``kubectl get nodes -o json`` or ``-o yaml``: places by labels, GPUs, states."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from spanfit.topology.model import NodeState
@@ -30,7 +30,7 @@ from spanfit.topology.reading import (
 _GPUS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe", "habana.ai/gaudi")
 _MIG_PREFIX = "nvidia.com/mig-"
 _BLOCKING = ("NoSchedule", "NoExecute")
-_OWN_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+_TOLD_TAINTS = tuple(f"node.kubernetes.io/{word}" for word in ("unschedulable", "not-ready", "unreachable"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ def parse_nodes(
     facts = tuple(_facts(node, _path(node.labels, keys), node.name in busy) for node in read)
     findings = (
         *_level_findings(levels),
-        *_label_findings(read, facts, keys),
+        *_label_findings(read, facts, keys, scheme),
         *_stale_findings(read, facts, scheme, present),
         *_state_findings(read, facts),
         *parent_findings(facts),
@@ -105,11 +105,10 @@ def _node(item: Place) -> _Node:
 
 
 def _taints(spec: Place) -> Iterator[str]:
-    """Yield the keys of taints that keep jobs away, but for those of GPUs and of Kubernetes' own conditions."""
+    """Yield the keys of taints that keep jobs away, but for those of GPUs and what the node's state tells anyway."""
     for taint in spec.get("taints").items():
         key = taint.get("key").text()
-        is_own = key in _GPUS or key.startswith(_OWN_TAINTS)
-        if taint.get("effect").value in _BLOCKING and not is_own:
+        if taint.get("effect").value in _BLOCKING and key not in (*_GPUS, *_TOLD_TAINTS):
             yield key
 
 
@@ -155,14 +154,17 @@ def _facts(node: _Node, path: tuple[str, ...] | None, is_busy: bool) -> NodeFact
     )
 
 
-def _state(node: _Node, is_busy: bool) -> NodeState:
+def _state(node: _Node, is_busy: bool) -> NodeState | None:
+    """Return the state; None where the object has no status and nothing speaks against the node."""
     if not node.is_ready:
         return NodeState.DOWN
     if node.is_cordoned:
         return NodeState.DRAINED
     if node.taints:
         return NodeState.RESERVED
-    return NodeState.ALLOCATED if is_busy else NodeState.IDLE
+    if is_busy:
+        return NodeState.ALLOCATED
+    return None if node.allocatable is None else NodeState.IDLE
 
 
 def _gpus(node: _Node) -> tuple[tuple[str, int], ...]:
@@ -188,7 +190,10 @@ def _level_findings(levels: Sequence[Place]) -> Iterator[Finding]:
         yield Finding(code="several-topologies", subject=str(len(names)), text=text)
 
 
-def _label_findings(read: Sequence[_Node], facts: Sequence[NodeFacts], keys: Sequence[str]) -> Iterator[Finding]:
+def _label_findings(
+    read: Sequence[_Node], facts: Sequence[NodeFacts], keys: Sequence[str], scheme: Scheme | None
+) -> Iterator[Finding]:
+    lacked = f"carries no label of {scheme.name}, which counts" if scheme else "carries no label that says where it is"
     holders: dict[str, list[str]] = {}
     for node, fact in zip(read, facts, strict=True):
         values = [node.labels[key] for key in keys if key in node.labels]
@@ -196,7 +201,7 @@ def _label_findings(read: Sequence[_Node], facts: Sequence[NodeFacts], keys: Seq
         if fact.fabric is not None:
             continue
         if not values:
-            yield unplaced_finding(node.name, "carries no label that says where it is")
+            yield unplaced_finding(node.name, lacked)
         elif placeholders:
             holders.setdefault(min(placeholders), []).append(node.name)
         else:
@@ -208,13 +213,13 @@ def _label_findings(read: Sequence[_Node], facts: Sequence[NodeFacts], keys: Seq
 
 
 def _stale_findings(
-    read: Sequence[_Node], facts: Sequence[NodeFacts], scheme: Scheme | None, present: Iterable[str]
+    read: Sequence[_Node], facts: Sequence[NodeFacts], scheme: Scheme | None, present: Set[str]
 ) -> Iterator[Finding]:
     """Yield labels of other generations of topograph's that contradict those that count."""
     if scheme is None or not scheme.is_topograph:
         return
-    others = [other.keys(set(present)) for other in SCHEMES if other.is_topograph and other is not scheme]
-    mine = set(scheme.keys(set(present)))
+    others = [other.keys(present) for other in SCHEMES if other.is_topograph and other is not scheme]
+    mine = scheme.keys(present)
     for node, fact in zip(read, facts, strict=True):
         told = {key: tier for keys in others for tier, key in enumerate(keys) if key in node.labels and key not in mine}
         for key, tier in told.items():

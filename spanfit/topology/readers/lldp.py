@@ -1,32 +1,27 @@
 """Neighbours that hosts hear by LLDP: ``lldpctl -f json`` or ``json0`` of one host, or of several under their names."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from spanfit.topology.readers.documents import Place
 from spanfit.topology.readers.fabric_graph import Cables, fabric_facts
 from spanfit.topology.reading import Finding, NodeFacts, Reading, shown
 
 
-def parse_lldp(document: object, origin: str, host: str) -> Reading:
-    """Return which switches each host hears.
+def lldp_hosts(root: Place, host: str) -> tuple[Place, ...]:
+    """Return the outputs in a document, each under its host's name: one of a host of that name, or a table of them."""
+    if "lldp" in root.table():
+        return (Place(root.origin, host, root.value),)
+    return tuple(root.get(name) for name in root.table())
 
-    Parameters
-    ----------
-    document : object
-        One host's output, or a table of outputs by host name.
-    origin : str
-        What messages call the source.
-    host : str
-        The host's name where the document is one host's.
 
-    Raises
-    ------
-    ConfigError
-        Says where the document has another shape.
+def parse_lldp(hosts: Sequence[Place], origin: str) -> Reading:
+    """Return which switches each host hears: outputs by host, as ``lldp_hosts`` gives them, of one file or many.
+
+    ConfigError says where an output has another shape.
     """
-    root = Place(origin, "", document)
-    hosts = {host: root} if "lldp" in root.table() else {name: root.get(name) for name in root.table()}
-    cables = Cables(hosts={name: set(_neighbours(item.get("lldp"))) for name, item in hosts.items()})
+    cables = Cables()
+    for item in hosts:
+        cables.hosts.setdefault(item.key, set()).update(_neighbours(item.get("lldp")))
     cables.switches = {switch: switch for heard in cables.hosts.values() for switch in heard}
     silent = [name for name, heard in cables.hosts.items() if not heard]
     for name in silent:

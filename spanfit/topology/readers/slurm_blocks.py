@@ -53,7 +53,8 @@ def make_blocks(
     if not found and not any(block.nodes for block in blocks):
         found.append((1, "empty-topology: found no nodes; expected lines such as BlockName=b1 Nodes=node[0-17]"))
     listed = sorted(set(sizes))
-    wrong = [size for size in listed if size < 1 or size % listed[0] or (size // listed[0]).bit_count() != 1]
+    smallest = max(1, min(listed, default=1))
+    wrong = [size for size in listed if size < 1 or size % smallest or (size // smallest).bit_count() != 1]
     if wrong:
         text = f"BlockSizes: found {', '.join(map(str, wrong))}; expected the smallest size times powers of 2"
         found.append((blocks[-1].order if blocks else 1, text))

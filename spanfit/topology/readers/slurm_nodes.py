@@ -8,12 +8,13 @@ from spanfit.errors import ConfigError
 from spanfit.topology.hostlist import expand_hostlist
 from spanfit.topology.readers.documents import Place
 from spanfit.topology.readers.slurm_records import NONE
-from spanfit.topology.readers.slurm_states import is_sliced, node_state, parse_gres, state_words
+from spanfit.topology.readers.slurm_states import is_sliced, node_state, parse_gres, state_words, unknown_words
 from spanfit.topology.reading import (
     Finding,
     NodeFacts,
     Reading,
     depth_findings,
+    folded,
     gpu_count_findings,
     shown,
     unplaced_finding,
@@ -136,9 +137,9 @@ def parse_sinfo(text: str, origin: str) -> Reading:
     lines = [line for line in text.splitlines() if line.strip()]
     lines = lines[1:] if lines and "NODELIST" not in lines[0] else lines
     heading = lines[0].split() if lines else []
-    if "NODELIST" not in heading or "STATE" not in heading:
-        found = " ".join(heading)[:80]
-        raise ConfigError(f"{origin}: found columns {found!r}; expected NODELIST and STATE, as sinfo -N -l prints")
+    if "NODELIST" not in heading or "STATE" not in heading or "REASON" in heading[:-1]:
+        found, expected = " ".join(heading)[:80], "NODELIST and STATE, REASON last if at all, as sinfo -N -l prints"
+        raise ConfigError(f"{origin}: found columns {found!r}; expected {expected}")
     rows: dict[str, _Row] = {}
     for line in lines[1:]:
         cells = dict(zip(heading, line.split(maxsplit=len(heading) - 1), strict=False))
@@ -204,6 +205,7 @@ def _reading(
 ) -> Reading:
     nodes = tuple(_facts(row, (paths or {}).get(row.name)) for row in rows)
     more = (*findings, *depth_findings(nodes), *gpu_count_findings(nodes), *_gres_findings(rows, nodes))
+    more += tuple(_word_findings(nodes))
     return Reading(origin=origin, kind=kind, nodes=nodes, findings=more)
 
 
@@ -231,3 +233,13 @@ def _gres_findings(rows: Sequence[_Row], nodes: Sequence[NodeFacts]) -> Iterator
         elif node.ngpus == 0 and with_gpus.intersection(node.partitions):
             text = f"{shown(node.name)} has no GPUs in its Gres, unlike others of its partition"
             yield Finding(code="no-gres", subject=node.name, text=text)
+
+
+def _word_findings(nodes: Sequence[NodeFacts]) -> Iterator[Finding]:
+    holders: dict[str, list[str]] = {}
+    for node in nodes:
+        for word in unknown_words(node.words):
+            holders.setdefault(word, []).append(node.name)
+    for word, names in holders.items():
+        text = f"state {shown(word)} of {folded(names)} is not known: taken as down"
+        yield Finding(code="unknown-state", subject=word, text=text)

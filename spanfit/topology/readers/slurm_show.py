@@ -46,6 +46,8 @@ def parse_show_topology(text: str, origin: str) -> Reading:
         else:
             wrong.append("found neither SwitchName nor BlockName; expected a line of scontrol show topology")
         faults += [(line, fault) for fault in wrong]
+    if blocks and switches:
+        faults.append((blocks[0].order, "found blocks beside switches; expected one topology, chosen by its name"))
     if blocks:
         facts = block_facts(make_blocks(blocks, sorted(sizes), faults, origin, _PLACE))
         scheme = "topology/block"

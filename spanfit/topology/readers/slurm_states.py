@@ -53,6 +53,12 @@ def node_state(words: tuple[str, ...]) -> NodeState:
 
 
 @lru_cache(maxsize=_CACHED)
+def unknown_words(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the state words that are not known."""
+    return tuple(word for word in words if word not in _STATE_OF and word not in _NO_STATE)
+
+
+@lru_cache(maxsize=_CACHED)
 def parse_gres(text: str) -> tuple[tuple[str, int], ...]:
     """Return the whole GPUs of a Gres text by model, as in ``gpu:h100:2(S:0-1),gpu:4``; slices (MIG) count for none."""
     found: dict[str, int] = {}

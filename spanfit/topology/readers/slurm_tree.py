@@ -98,13 +98,13 @@ def _parents(switches: Mapping[str, Switch]) -> dict[str, tuple[str, ...]]:
 def _ring_faults(switches: Mapping[str, Switch], levels: Mapping[str, int]) -> Iterator[Fault]:
     told: set[str] = set()
     for name in switches:
-        path: list[str] = []
+        path: dict[str, None] = {}
         while name not in levels and name not in told and name not in path:
-            path.append(name)
+            path[name] = None
             # A switch without a level has a child without one: the walk ends in a ring or in one already told.
             name = next(child for child in switches[name].children if child in switches and child not in levels)
         if name in path:
-            ring = path[path.index(name) :]
+            ring = list(path)[list(path).index(name) :]
             yield switches[name].order, f"switches {', '.join(ring)} lie above one another in a ring; expected a tree"
         told.update(path)
 
@@ -162,7 +162,9 @@ def _switch_findings(
     for group in dict.fromkeys(groups.values()):
         if len(group) > 1:
             names = ",".join(group)
-            text = f"switches {folded(group)} list the same children: read as one switch, {joined(group)}"
+            below = {frozenset(groups[child] for child in switches[name].children) for name in group}
+            shared = "the same" if len(below) == 1 else "some of the same"
+            text = f"switches {folded(group)} list {shared} children: read as one switch, {joined(group)}"
             yield Finding(code="parallel-spines", subject=names, text=text)
     levels = _levels(switches)
     for child, listed in _parents(switches).items():

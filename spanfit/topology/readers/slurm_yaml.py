@@ -57,7 +57,7 @@ def _switches(tree: Place) -> tuple[list[Switch], list[Fault]]:
     for order, item in enumerate(tree.get("switches").items()):
         wrong: list[str] = []
         name = _unit(item, "switch", wrong)
-        nodes, children = (_hostlist(item.get(key), wrong) for key in ("nodes", "children"))
+        nodes, children = (_hostlist(item, key, wrong) for key in ("nodes", "children"))
         if nodes and children:
             wrong.append(f"switch {name} has both nodes and children; expected one of them")
         switches.append(Switch(name=name, order=order, nodes=nodes, children=children))
@@ -70,7 +70,7 @@ def yaml_blocks(block: Place, name: str) -> Blocks:
     blocks, faults = [], []
     for order, item in enumerate(block.get("blocks").items()):
         wrong: list[str] = []
-        blocks.append(Block(name=_unit(item, "block", wrong), order=order, nodes=_hostlist(item.get("nodes"), wrong)))
+        blocks.append(Block(name=_unit(item, "block", wrong), order=order, nodes=_hostlist(item, "nodes", wrong)))
         faults += [(order, fault) for fault in wrong]
     wrong = []
     sizes = block_sizes((str(size.value) for size in block.get("block_sizes").items()), wrong)
@@ -85,5 +85,5 @@ def _unit(item: Place, key: str, faults: list[str]) -> str:
     return name
 
 
-def _hostlist(place: Place, faults: list[str]) -> tuple[str, ...]:
-    return hostlist_field({"nodes": place.text()}, "nodes", faults)
+def _hostlist(item: Place, key: str, faults: list[str]) -> tuple[str, ...]:
+    return hostlist_field({key: item.get(key).text()}, key, faults)

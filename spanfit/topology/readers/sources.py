@@ -1,7 +1,8 @@
-"""Which reader a file is for, told by its content; Kubernetes objects may be spread over several files."""
+"""Which reader a file is for, told by its content; some sources are spread over several files."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from spanfit.topology.readers.documents import Place, load_json, load_yaml
 from spanfit.topology.readers.host_devices import parse_nccl_xml, parse_topo_matrix
 from spanfit.topology.readers.infiniband import parse_iblinkinfo, parse_ibnetdiscover, parse_ufm
 from spanfit.topology.readers.kubernetes_nodes import parse_nodes
-from spanfit.topology.readers.lldp import parse_lldp
+from spanfit.topology.readers.lldp import lldp_hosts, parse_lldp
 from spanfit.topology.readers.slurm_nodes import parse_nodes_json, parse_show_nodes, parse_sinfo, parse_sinfo_json
 from spanfit.topology.readers.slurm_reservations import parse_reservations_json, parse_show_reservation
 from spanfit.topology.readers.slurm_show import parse_show_topology
@@ -24,6 +25,8 @@ from spanfit.topology.reading import Reading
 
 _HEAD = 1 << 17
 """Characters from the start in which the kind of a file shows."""
+
+_NAMED_FILES = 4
 
 
 def _lines(pattern: str) -> re.Pattern[str]:
@@ -59,8 +62,18 @@ _EXPECTED = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """What one of several files says that are one source together: objects of Kubernetes, or hosts that hear LLDP."""
+
+    gather: Callable[[Sequence[Place]], Iterable[Reading]]
+    items: tuple[Place, ...]
+
+
 def read_sources(paths: Sequence[Path], now_s: float, topology: str | None = None) -> tuple[Reading, ...]:
-    """Return what each file says, in their order; Kubernetes objects of all files are one source, where the first is.
+    """Return what each file says, in their order.
+
+    Kubernetes objects of all files are one source, where the first is; so is LLDP of all hosts.
 
     Parameters
     ----------
@@ -76,14 +89,20 @@ def read_sources(paths: Sequence[Path], now_s: float, topology: str | None = Non
         Lists the mistakes of the first file that is wrong, or says that a file is of no known kind.
     """
     found = [_read(path, now_s, topology) for path in paths]
-    objects = [item for one in found if isinstance(one, list) for item in one]
-    first = next((index for index, one in enumerate(found) if isinstance(one, list)), len(found))
-    before, after = ([one for one in part if isinstance(one, Reading)] for part in (found[:first], found[first:]))
-    return (*before, *_kubernetes(objects), *after)
+    gathered: dict[Callable[[Sequence[Place]], Iterable[Reading]], list[Place]] = {}
+    for one in found:
+        if isinstance(one, _Part):
+            gathered.setdefault(one.gather, []).extend(one.items)
+    readings: list[Reading] = []
+    for one in found:
+        if isinstance(one, Reading):
+            readings.append(one)
+        elif one.gather in gathered:
+            readings += one.gather(gathered.pop(one.gather))
+    return tuple(readings)
 
 
-def _read(path: Path, now_s: float, topology: str | None) -> Reading | list[Place]:
-    """Return a reading, or the objects of Kubernetes that a file holds."""
+def _read(path: Path, now_s: float, topology: str | None) -> Reading | _Part:
     text, origin = files.read_text(path), str(path)
     start = text.lstrip()[:1]
     if path.suffix == ".toml" or _TOML.search(text, 0, _HEAD):
@@ -104,9 +123,11 @@ def _read(path: Path, now_s: float, topology: str | None) -> Reading | list[Plac
 
 def _structured(
     documents: Sequence[Any], origin: str, stem: str, now_s: float, topology: str | None
-) -> Reading | list[Place]:
+) -> Reading | _Part:
     if objects := [item for document in documents for item in _objects(Place(origin, "", document))]:
-        return objects
+        return _Part(gather=_kubernetes, items=tuple(objects))
+    if len(documents) > 1:
+        raise ConfigError(f"{origin}: found {len(documents)} YAML documents; expected one, or objects of Kubernetes")
     document = documents[0] if documents else None
     first = document[0] if isinstance(document, list) and document else None
     if isinstance(first, dict) and "topology" in first:
@@ -125,7 +146,7 @@ def _structured(
             if key in document:
                 return parse(document, origin)
         if "lldp" in document or any(isinstance(value, dict) and "lldp" in value for value in document.values()):
-            return parse_lldp(document, origin, stem)
+            return _Part(gather=_lldp, items=lldp_hosts(Place(origin, "", document), stem))
     raise ConfigError(f"{origin}: found no keys of a source that is known; expected {_EXPECTED}")
 
 
@@ -147,12 +168,22 @@ def _objects(place: Place) -> Iterator[Place]:
             yield place
 
 
-def _kubernetes(objects: Iterable[Place]) -> Iterator[Reading]:
+def _origin(items: Iterable[Place]) -> str:
+    origins = list(dict.fromkeys(item.origin for item in items))
+    more = f" and {len(origins) - _NAMED_FILES} more files" if len(origins) > _NAMED_FILES else ""
+    return ", ".join(origins[:_NAMED_FILES]) + more
+
+
+def _lldp(hosts: Sequence[Place]) -> Iterator[Reading]:
+    yield parse_lldp(hosts, _origin(hosts))
+
+
+def _kubernetes(objects: Sequence[Place]) -> Iterator[Reading]:
     """Yield what HyperNodes say, if there are any, then what nodes say themselves."""
     kinds: dict[str, list[Place]] = {kind: [] for kind in _KINDS}
     for item in objects:
         kinds[item.value["kind"]].append(item)
-    origin = ", ".join(dict.fromkeys(item.origin for items in kinds.values() for item in items))
+    origin = _origin(objects)
     if kinds["HyperNode"]:
         labels = {
             item.get("metadata").get("name").name(): item.get("metadata").get("labels").table()
@@ -161,5 +192,5 @@ def _kubernetes(objects: Iterable[Place]) -> Iterator[Reading]:
         yield parse_hypernodes(kinds["HyperNode"], origin, labels)
     if kinds["Node"]:
         yield parse_nodes(kinds["Node"], origin, kinds["Topology"], kinds["Pod"])
-    elif origin and not kinds["HyperNode"]:
+    elif not kinds["HyperNode"]:
         raise ConfigError(f"{origin}: found no Node; expected kubectl get nodes -o json beside")

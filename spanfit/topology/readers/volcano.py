@@ -40,7 +40,8 @@ def parse_hypernodes(items: Sequence[Place], origin: str, labels: Mapping[str, L
     ConfigError
         If an object has another shape, a member that is no HyperNode, a ring, or a pattern that may take forever.
     """
-    found = [_hypernode(item, labels, [_name(item) for item in items]) for item in items]
+    names: dict[str, Labels] = {_name(item): {} for item in items}
+    found = [_hypernode(item, labels, names) for item in items]
     parents: dict[str, list[str]] = {}
     homes: dict[str, list[str]] = {}
     for hypernode in found:
@@ -54,7 +55,7 @@ def parse_hypernodes(items: Sequence[Place], origin: str, labels: Mapping[str, L
         for name, leaves in homes.items()
     ]
     nodes += [NodeFacts(name=name) for name in labels if name not in homes]
-    findings = (*_findings(nodes, parents), *depth_findings(nodes))
+    findings = (*_findings(nodes, parents), *_empty_findings(found), *depth_findings(nodes))
     return Reading(origin=origin, kind="volcano-hypernode", nodes=tuple(nodes), findings=findings)
 
 
@@ -62,7 +63,7 @@ def _name(item: Place) -> str:
     return item.get("metadata").get("name").name()
 
 
-def _hypernode(item: Place, labels: Mapping[str, Labels], names: Sequence[str]) -> _HyperNode:
+def _hypernode(item: Place, labels: Mapping[str, Labels], names: Mapping[str, Labels]) -> _HyperNode:
     spec = item.get("spec")
     tier = str(spec.get("tier").value)
     if not tier.isdecimal() or len(tier) > 4:
@@ -71,10 +72,11 @@ def _hypernode(item: Place, labels: Mapping[str, Labels], names: Sequence[str]) 
     children: list[str] = []
     for member in spec.get("members").items():
         is_node = member.get("type").value == "Node"
-        chosen = _select(member.get("selector"), labels if is_node else {name: {} for name in names}, is_node)
+        chosen = _select(member.get("selector"), labels if is_node else names, is_node)
         (nodes if is_node else children).extend(chosen)
-    unique = tuple(dict.fromkeys(nodes)), tuple(dict.fromkeys(children))
-    return _HyperNode(name=_name(item), tier=int(tier), nodes=unique[0], children=unique[1])
+    return _HyperNode(
+        name=_name(item), tier=int(tier), nodes=tuple(dict.fromkeys(nodes)), children=tuple(dict.fromkeys(children))
+    )
 
 
 def _select(selector: Place, labels: Mapping[str, Labels], is_node: bool) -> list[str]:
@@ -87,6 +89,8 @@ def _select(selector: Place, labels: Mapping[str, Labels], is_node: bool) -> lis
         compiled = _compiled(pattern.get("pattern"))
         return [name for name in labels if compiled.search(name)]
     by_labels = selector.get("labelMatch")
+    if by_labels.value and by_labels.get("matchExpressions").value:
+        raise by_labels.get("matchExpressions").fault("matchLabels alone, as expressions are not read")
     wanted = by_labels.get("matchLabels").table() if by_labels.value else {}
     if not wanted:
         raise selector.fault("exactMatch, regexMatch or labelMatch with matchLabels")
@@ -143,3 +147,10 @@ def _findings(nodes: Sequence[NodeFacts], parents: Mapping[str, Sequence[str]]) 
         if len(listed) > 1:
             text = f"HyperNode {child} is in {', '.join(listed)}; the last counts"
             yield Finding(code="leaf-with-two-parents", subject=child, text=text)
+
+
+def _empty_findings(found: Sequence[_HyperNode]) -> Iterator[Finding]:
+    for hypernode in found:
+        if not hypernode.nodes and not hypernode.children:
+            text = f"HyperNode {shown(hypernode.name)} has no member; patterns and labels need the nodes beside"
+            yield Finding(code="empty-leaf", subject=hypernode.name, text=text)

@@ -7,12 +7,8 @@ from hypothesis import strategies as st
 from spanfit.errors import ConfigError
 from spanfit.topology.hostlist import is_plain_name
 from spanfit.topology.model import Cluster, Node, NodeState
-from spanfit.topology.readers.cluster_file import (
-    parse_cluster,
-    read_cluster,
-    read_cluster_with_findings,
-    render_cluster,
-)
+from spanfit.topology.readers.cluster_file import read_cluster, read_cluster_with_findings
+from spanfit.topology.readers.cluster_toml import parse_cluster, render_cluster
 
 DATA = Path(__file__).parents[2] / "data/topology"
 

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from spanfit.errors import ConfigError
 from spanfit.topology.merge import crossing
+from spanfit.topology.readers.documents import Place
 from spanfit.topology.readers.fabric_graph import Cables, fabric_facts, host_name, natural, switch_name
 from spanfit.topology.readers.infiniband import parse_iblinkinfo, parse_ibnetdiscover, parse_ufm
-from spanfit.topology.readers.lldp import parse_lldp
+from spanfit.topology.readers.lldp import lldp_hosts, parse_lldp
 from spanfit.topology.reading import NodeFacts, Reading
 
 Links = list[tuple[str, str]]
@@ -184,6 +185,49 @@ def test_a_device_without_a_name_explains_a_missing_rail() -> None:
         assert by_name(reading)["m0g0n2"].fabric == ("m0g0r0+m0g0r1", "m0s0+m0s1", "core0+core1")
 
 
+def test_hosts_of_one_name_join_no_leaves() -> None:
+    text = as_ibnetdiscover([*make_links(2, 1, 2, 1), ("first mlx5_0", "m0g0r0"), ("second mlx5_0", "m1g0r0")])
+    reading = parse_ibnetdiscover(text.replace('"first mlx5_0"', '"ubuntu mlx5_0"').replace("second", "ubuntu"), "f")
+    assert list(by_name(reading)) == ["m0g0n0", "m0g0n1", "m1g0n0", "m1g0n1"]
+    assert by_name(reading)["m0g0n0"].fabric != by_name(reading)["m1g0n0"].fabric
+    assert labels(reading) == ["unnamed-hca:2"]
+
+
+@pytest.mark.parametrize("write", [as_iblinkinfo, as_link_lines])
+def test_switches_of_one_name_are_refused_where_links_have_no_guid(write: Callable[[Links], str]) -> None:
+    text = write([("a mlx5_0", "l0"), ("b mlx5_0", "l1")]).replace("l1", "l0")
+    assert len(parse_iblinkinfo(text, "f").nodes) == 2
+    head, _, tail = text.rpartition("ab ")
+    with pytest.raises(ConfigError, match="several switches are called MF0;l0:MQM9700/U1"):
+        parse_iblinkinfo(f"{head}ac {tail}", "f")
+
+
+def test_a_device_that_iblinkinfo_heads_as_one_is_no_switch() -> None:
+    text = as_iblinkinfo([("a mlx5_0", "l0"), ("b mlx5_0", "l0")]).replace("b mlx5_0", "node07")
+    reading = parse_iblinkinfo(text, "f")
+    assert [(node.name, node.fabric) for node in reading.nodes] == [("a", ("l0",))]
+    assert labels(reading) == ["unnamed-hca:1"]
+
+
+@pytest.mark.parametrize(
+    ("system", "codes"),
+    [
+        ("localhost", ["unnamed-hca:1"]),
+        ("MT4129 ConnectX7   Mellanox Technologies", ["unnamed-hca:1"]),
+        ("Mellanox Technologies Aggregation Node", []),
+    ],
+)
+def test_ufm_systems_that_are_no_host_join_no_leaves(system: str, codes: list[str]) -> None:
+    ports = ufm_ports([("a mlx5_0", "l0"), ("b mlx5_0", "l1")])
+    assert isinstance(ports, list)
+    for leaf in ("l0", "l1"):
+        ports.append({"system_name": system, "peer_node_name": leaf, "description": "Computer IB Port", "guid": "9"})
+        ports.append({"system_name": leaf, "peer_node_name": system, "description": "Switch IB Port"})
+    reading = parse_ufm(ports, "f")
+    assert {name: node.fabric for name, node in by_name(reading).items()} == {"a": ("l0",), "b": ("l1",)}
+    assert labels(reading) == codes
+
+
 def test_a_manager_on_a_spine_makes_no_leaf_of_it() -> None:
     reading = READERS["ibnetdiscover"]([*make_links(1, 2, 4, 1), ("ufm1 mlx5_0", "m0s0")])
     assert by_name(reading)["m0g0n0"].fabric == ("m0g0r0", "m0s0", "core0+core1")
@@ -247,8 +291,12 @@ def heard(*switches: str) -> dict[str, object]:
     return {"lldp": {"interface": ports[0] if len(ports) == 1 else ports} if ports else {}}
 
 
+def read_lldp(document: object, host: str = "x") -> Reading:
+    return parse_lldp(lldp_hosts(Place("f", "", document), host), "f")
+
+
 def test_lldp_rails_that_all_hosts_have_are_not_odd() -> None:
-    reading = parse_lldp({"n1": heard("l0", "l1"), "n2": heard("l0", "l1"), "n3": heard("l2"), "n4": heard()}, "f", "x")
+    reading = read_lldp({"n1": heard("l0", "l1"), "n2": heard("l0", "l1"), "n3": heard("l2"), "n4": heard()})
     assert {name: node.fabric for name, node in by_name(reading).items()} == {
         "n1": ("l0+l1",),
         "n2": ("l0+l1",),
@@ -259,11 +307,11 @@ def test_lldp_rails_that_all_hosts_have_are_not_odd() -> None:
 
 
 def test_lldp_of_one_host_and_its_stable_json() -> None:
-    assert by_name(parse_lldp(heard("l7"), "f", "gpu-1"))["gpu-1"].leaves == ("l7",)
+    assert by_name(read_lldp(heard("l7"), "gpu-1"))["gpu-1"].leaves == ("l7",)
     port = {"name": "eth0", "chassis": [{"name": [{"value": "l7"}], "id": [{"type": "mac"}]}]}
     stable = {"lldp": [{"interface": [port]}]}
-    assert by_name(parse_lldp(stable, "f", "gpu-1"))["gpu-1"].leaves == ("l7",)
+    assert by_name(read_lldp(stable, "gpu-1"))["gpu-1"].leaves == ("l7",)
     nameless = {"lldp": {"interface": {"eth0": {"chassis": {"id": {"type": "mac", "value": "44:38"}}}}}}
-    assert labels(parse_lldp(nameless, "f", "gpu-1")) == ["no-neighbour:gpu-1"]
-    with pytest.raises(ConfigError, match=r"lldp: found 3; expected a table with interface"):
-        parse_lldp({"lldp": 3}, "f", "gpu-1")
+    assert labels(read_lldp(nameless, "gpu-1")) == ["no-neighbour:gpu-1"]
+    with pytest.raises(ConfigError, match=r"f: gpu-1.lldp: found 3; expected a table with interface"):
+        read_lldp({"lldp": 3}, "gpu-1")

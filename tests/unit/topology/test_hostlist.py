@@ -59,6 +59,11 @@ def test_says_what_is_wrong(text: str, found: str) -> None:
         expand_hostlist(text)
 
 
+def test_a_short_text_fills_no_memory() -> None:
+    with pytest.raises(ValueError, match="found more than 1048576 names"):
+        expand_hostlist("n[0-262143]," * 1000)
+
+
 def test_longest_range_is_read() -> None:
     assert len(expand_hostlist("n[1-262144]")) == 262_144
     with pytest.raises(ValueError, match="262145"):

@@ -85,6 +85,9 @@ def test_the_newest_generation_counts_unless_few_carry_it() -> None:
     reading = read(*both, *many)
     assert set(paths(reading).values()) == {("a",), ("b",)}
     assert reading.scheme.startswith(old[:-4])
+    lone = read(*many, make_node("x", {new: "a"}))
+    assert labels(lone) == ["node-without-topology:x"]
+    assert f"carries no label of {lone.scheme}" in lone.findings[0].text
 
 
 def test_a_path_needs_every_label_below_its_top() -> None:
@@ -155,7 +158,11 @@ def test_gpus_of_all_vendors_and_slices() -> None:
 def test_states() -> None:
     leaf = {"fabric.topograph.run/tier-0": "l"}
     taint = {"key": "team", "effect": "NoSchedule"}
-    own = [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}, {"key": "node.kubernetes.io/x", "effect": "NoExecute"}]
+    own = [
+        {"key": "nvidia.com/gpu", "effect": "NoSchedule"},
+        {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
+    ]
+    pressed = {"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"}
     down = make_node("down", leaf, spec={"unschedulable": True})
     down["status"]["conditions"][0] |= {"status": "Unknown", "reason": "NodeStatusUnknown"}
     silent = make_node("silent", leaf)
@@ -167,6 +174,8 @@ def test_states() -> None:
         make_node("free", leaf, spec={"taints": [*own, {"key": "soft", "effect": "PreferNoSchedule"}]}),
         make_node("busy", leaf),
         make_node("tainted", leaf, spec={"taints": [taint]}),
+        make_node("pressed", leaf, spec={"taints": [pressed]}),
+        make_node("told", leaf, status=None),
         make_node("cordoned", leaf, spec={"unschedulable": "true"}),
         down,
         silent,
@@ -176,12 +185,15 @@ def test_states() -> None:
         NodeState.IDLE,
         NodeState.ALLOCATED,
         NodeState.RESERVED,
+        NodeState.RESERVED,
+        None,
         NodeState.DRAINED,
         NodeState.DOWN,
         NodeState.DOWN,
     ]
     assert labels(reading) == [
         "node-tainted:tainted",
+        "node-tainted:pressed",
         "node-cordoned:cordoned",
         "node-not-ready:down",
         "node-cordoned:down",
@@ -203,6 +215,8 @@ def test_a_kueue_topology_says_which_labels_count() -> None:
     assert reading.findings == ()
     other = topology | {"metadata": {"name": "other"}}
     assert labels(read(make_node("n1", own), levels=[topology, other])) == ["several-topologies:2"]
+    flat = topology | {"spec": {"levels": [{"nodeLabel": "kubernetes.io/hostname"}]}}
+    assert labels(read(make_node("n1", own | {"7": "x"}), levels=[flat])) == ["node-without-topology:n1"]
 
 
 def test_schemes_have_names_of_their_own() -> None:
@@ -248,6 +262,13 @@ def test_hypernodes_select_by_name_pattern_and_labels() -> None:
     assert labels(reading) == ["node-without-topology:n4", "node-without-topology:n12"]
 
 
+def test_hypernodes_that_select_nothing_are_told() -> None:
+    reading = hyper(
+        hypernode("a", 1, ("Node", exact("n1"))), hypernode("b", 1, ("Node", {"regexMatch": {"pattern": "n2"}}))
+    )
+    assert labels(reading) == ["empty-leaf:b"]
+
+
 def test_doubtful_hypernodes_are_told() -> None:
     reading = hyper(
         hypernode("a", 1, ("Node", exact("n1")), ("Node", exact("n2"))),
@@ -269,6 +290,10 @@ def test_doubtful_hypernodes_are_told() -> None:
         ([hypernode("a", 1, ("Node", {"regexMatch": {"pattern": "(a+)+$"}}))], "expected a pattern without repeated"),
         ([hypernode("a", 1, ("Node", {"regexMatch": {"pattern": "a*a*a*a*b"}}))], "at most 3 of * and +"),
         ([hypernode("a", 1, ("Node", {"regexMatch": {"pattern": "["}}))], "expected a regular expression"),
+        (
+            [hypernode("a", 1, ("Node", {"labelMatch": {"matchLabels": {"a": "b"}, "matchExpressions": [{}]}}))],
+            "labelMatch.matchExpressions: found a list; expected matchLabels alone",
+        ),
         ([hypernode("a", 1, ("Node", {}))], "expected exactMatch, regexMatch or labelMatch"),
         ([{"metadata": {"name": "a"}, "spec": {"tier": "low"}}], 'spec.tier: found "low"; expected a tier such as 1'),
     ],

@@ -136,7 +136,7 @@ def test_a_node_that_only_the_second_fabric_places_is_left_out() -> None:
     assert labels(found) == ["node-without-topology:n4"]
 
 
-@pytest.mark.parametrize("name", ["a b", "a\n", "a,b", "a[1]", "", "x" * 300, "a\x1b"])
+@pytest.mark.parametrize("name", ["a b", "a\n", "a,b", "a[1]", "", "x" * 300, "a\x1b", "-oX=y", "`id`", "a:8"])
 def test_names_that_no_hostfile_can_hold_are_left_out(name: str) -> None:
     found = merged(fabric(PATHS | {name: ("l0", "core")}))
     assert [node.name for node in found.cluster.nodes] == list(PATHS)
@@ -146,12 +146,14 @@ def test_names_that_no_hostfile_can_hold_are_left_out(name: str) -> None:
         merged(fabric({name: ("l0",)}))
 
 
-@pytest.mark.parametrize("leaf", ["none", "no-topology"])
-def test_nodes_under_no_real_switch_are_left_out(leaf: str) -> None:
-    found = merged(fabric(PATHS | {"x1": (leaf, "core"), "x2": (leaf, "core")}))
-    assert [node.name for node in found.cluster.nodes] == list(PATHS)
-    assert labels(found) == [f"placeholder-switch:{leaf}"]
-    assert "x[1-2]" in found.findings[0].text
+@pytest.mark.parametrize("switch", ["none", "no-topology"])
+def test_nodes_under_no_real_switch_are_left_out(switch: str) -> None:
+    more = {"x1": (switch, "core"), "x2": ("l0", switch)}
+    for readings in ([fabric(PATHS | more)], [fabric(PATHS), fabric(more)]):
+        found = merged(*readings)
+        assert [node.name for node in found.cluster.nodes] == list(PATHS)
+        assert labels(found) == [f"placeholder-switch:{switch}"]
+        assert "x[1-2]" in found.findings[0].text
 
 
 def test_no_places_at_all_are_refused_with_what_was_read() -> None:

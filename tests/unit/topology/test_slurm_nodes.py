@@ -68,6 +68,13 @@ ONE = (
 )
 
 
+def test_words_of_states_that_are_not_known_are_told() -> None:
+    nodes = [{"name": f"n{index}", "state": ["IDLE", "NEW", "CLOUD"], "topology": "t:l"} for index in range(3)]
+    reading = parse_nodes_json({"nodes": nodes}, "f")
+    assert labels(reading) == ["unknown-state:NEW"]
+    assert "n[0-2]" in reading.findings[0].text
+
+
 def test_free_text_spoils_no_field() -> None:
     many = (
         ONE.replace(" Gres=gpu:h", "\n   Gres=gpu:h")
@@ -166,6 +173,7 @@ def test_sinfo_text_by_its_heading() -> None:
     [
         ("NODELIST NODES\nn1 1\n", "found columns 'NODELIST NODES'"),
         ("STATE X NODELIST\nidle n1\n", "expected 3 columns"),
+        ("REASON NODELIST STATE\nfan broken n1 idle\n", "REASON last if at all"),
     ],
 )
 def test_sinfo_without_the_columns_is_refused(text: str, said: str) -> None:

@@ -92,13 +92,14 @@ def test_the_default_topology_counts_unless_another_is_named() -> None:
 def test_mistakes_in_yaml_are_told_at_once() -> None:
     text = (
         "- topology: t\n  tree:\n    switches:\n"
-        "    - {switch: l0, nodes: 'n[1'}\n    - {switch: 's[1]', children: l0}\n"
+        "    - {switch: l0, nodes: 'n[1'}\n    - {switch: 's[1]', children: 'l0['}\n"
         "    - {switch: s, nodes: n2, children: l0}\n"
     )
     with pytest.raises(ConfigError) as caught:
         yaml_reading(text)
     assert [line.partition(";")[0] for line in str(caught.value).splitlines()] == [
         "f: t: switches[0]: nodes: found '[1' at position 1",
+        "f: t: switches[1]: children: found '[' at position 2",
         "f: t: switches[1]: switch: found 's[1]'",
         "f: t: switches[2]: switch s has both nodes and children",
     ]
@@ -115,6 +116,12 @@ def test_shown_blocks_are_read_with_their_aggregates() -> None:
     reading = parse_show_topology(text, "f")
     assert [node.fabric for node in reading.nodes][1:3] == [("b0", "b[0-1]"), ("b1", "b[0-1]")]
     assert [finding.label for finding in reading.findings] == ["empty-block:b2"]
+
+
+def test_blocks_beside_switches_are_refused() -> None:
+    text = "SwitchName=l0 Level=0 Nodes=n1\nBlockName=b0 BlockIndex=0 Nodes=n2 BlockSize=1\n"
+    with pytest.raises(ConfigError, match="f: line 2: found blocks beside switches"):
+        parse_show_topology(text, "f")
 
 
 def test_a_strange_line_of_scontrol_is_refused() -> None:

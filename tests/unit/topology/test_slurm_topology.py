@@ -54,6 +54,10 @@ def test_parallel_switches_become_one() -> None:
     cluster, findings = read(text)
     assert fabric(cluster) == {"n1": ("l0", "s0+s1", "c0+c1"), "n2": ("l1", "s0+s1", "c0+c1")}
     assert findings == ["parallel-spines:s0,s1", "parallel-spines:c0,c1"]
+    texts = [finding.text for finding in parse_topology_conf(text, "f").findings]
+    assert all("list the same children" in each for each in texts)
+    wider = text.replace("s1 Switches=l[0-1]", "s1 Switches=l[1-2]") + "\nSwitchName=l2 Nodes=n3"
+    assert "s[0-1] list some of the same children" in parse_topology_conf(wider, "f").findings[0].text
 
 
 def test_of_parents_on_several_levels_the_last_counts() -> None:
@@ -172,6 +176,8 @@ def test_mistakes_in_blocks_are_told_at_once() -> None:
     ]
     (fault,) = faults("BlockName=b1 Nodes=n[1-4]\nBlockSizes=4,8,12")
     assert "BlockSizes: found 12; expected the smallest size times powers of 2" in fault
+    (fault,) = faults("BlockName=b1 Nodes=n[1-4]\nBlockSizes=0,4")
+    assert "BlockSizes: found 0; expected the smallest size" in fault
 
 
 @given(st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=3), min_size=1, max_size=3), st.randoms())

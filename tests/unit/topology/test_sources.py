@@ -84,6 +84,7 @@ def test_the_content_tells_the_format(tmp_path: Path, name: str, content: object
         ("a.json", "[" * 100_000, "nested too deeply"),
         ("a.yaml", "a:\n- [\n", "line 3: not valid YAML"),
         ("a.yaml", "a: !!python/object/apply:os.system [true]\n", "found no keys of a source"),
+        ("a.yaml", "- topology: a\n  flat: true\n---\n- topology: b\n  flat: true\n", "found 2 YAML documents"),
         ("a", "<!DOCTYPE a [<!ENTITY b 'c'>]><system>&b;</system>", "found a document type"),
         ("a", "<other/>", "found <other>; expected a <system> element"),
         ("a", "<system>", "not valid XML"),
@@ -108,6 +109,20 @@ def test_kubernetes_objects_of_several_files_are_one_source(tmp_path: Path) -> N
     conf = write(tmp_path, "topology.conf", "SwitchName=l Nodes=n1")
     kinds = [[one.kind for one in read_sources(paths, 0.0)] for paths in ([conf, nodes], [nodes, conf, others[0]])]
     assert kinds == [["slurm-topology-conf", "k8s-nodes"], ["k8s-nodes", "slurm-topology-conf"]]
+
+
+def test_lldp_of_several_files_is_one_source(tmp_path: Path) -> None:
+    def heard(*switches: str) -> dict[str, Any]:
+        return {"lldp": {"interface": [{"eth0": {"chassis": {switch: {}}}} for switch in switches]}}
+
+    listed = {"n1": heard("l0", "l1"), "n2": heard("l0"), "n3": heard("l2")}
+    (reading,) = read_sources([write(tmp_path, f"{name}.json", content) for name, content in listed.items()], 0.0)
+    assert [(node.name, node.fabric) for node in reading.nodes] == [
+        ("n1", ("l0+l1",)),
+        ("n2", ("l0+l1",)),
+        ("n3", ("l2",)),
+    ]
+    assert [finding.label for finding in reading.findings] == ["multi-homed:n1"]
 
 
 def test_layers_of_clouds_have_their_own_order() -> None:

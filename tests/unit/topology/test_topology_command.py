@@ -7,7 +7,7 @@ from click.testing import CliRunner, Result
 from spanfit.cli.topology import topology
 from spanfit.errors import ConfigError
 from spanfit.topology.model import Cluster, Node, NodeState
-from spanfit.topology.readers.cluster_file import render_cluster
+from spanfit.topology.readers.cluster_toml import render_cluster
 
 DATA = Path(__file__).parents[2] / "data/topology"
 
