@@ -42,7 +42,7 @@ from spanfit.profiler.predict.fit import fit_parameters
 from spanfit.profiler.predict.parameters import ParametersFile
 from spanfit.profiler.predict.step import StepPredictor, seated
 from spanfit.results.schema import Estimate
-from spanfit.topology.readers.cluster_file import render_cluster
+from spanfit.topology.readers.cluster_toml import render_cluster
 
 RATE_BITS_PER_S = 4e8
 OTHER_RATES = (2e8, 8e8)

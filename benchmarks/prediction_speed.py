@@ -1,4 +1,4 @@
-"""How fast steps are predicted: thousands of placements of a job of 8 or 32 nodes, and jobs of 1,200 nodes from cold.
+"""How fast steps are predicted: 200 placements of a job of 8 nodes, 100 of one of 32 nodes, and 5 of one of 1,200.
 
 Nodes have 8 GPUs and one tier of leaves under minipods; NCCL's rings, fair shares. Placements are drawn without any
 order, the worst case: hardly two ranks are alike. "From cold" is a new job on a new cluster: planning its programs,
@@ -122,7 +122,7 @@ def drawn(cluster: Cluster, nnodes: int, count: int, seed: int) -> Iterator[Rank
 def main() -> None:
     """Predict, and print the table and the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the placements")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the placements, 2 at least")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     table = Table(title="Predicting steps", title_justify="left")

@@ -41,7 +41,16 @@ def list_runs(store: Path, as_json: bool) -> None:
         print_json({"runs": [asdict(run) for run in runs], "unfinished": list(unfinished)})
         return
     rows = [
-        (run.run_id, _state(run), run.campaign, run.cluster, run.engine, run.backend, run.started_at, str(run.launches))
+        (
+            run.run_id,
+            _state(run),
+            run.campaign,
+            run.cluster,
+            _engine(run),
+            run.backend,
+            run.started_at,
+            str(run.launches),
+        )
         for run in runs
     ]
     rows += [(run_id, "unfinished", "", "", "", "", "", "") for run_id in unfinished]
@@ -54,6 +63,10 @@ def list_runs(store: Path, as_json: bool) -> None:
 
 def _state(info: RunInfo) -> str:
     return "imported" if info.origin else "finished"
+
+
+def _engine(info: RunInfo) -> str:
+    return info.engine or "unknown"
 
 
 @results.command("show", epilog="Example: spanfit results show latest --store runs")
@@ -94,7 +107,7 @@ def _described(info: RunInfo) -> list[tuple[str, str]]:
         ("campaign", info.campaign),
         ("cluster", f"{info.cluster} ({info.cluster_hash[:12]})"),
         ("started, ended (UTC)", f"{info.started_at}, {info.ended_at}"),
-        ("engine", info.engine),
+        ("engine", _engine(info)),
         ("backend, transport", f"{info.backend}, {info.transport}"),
         ("nodes", f"{len(info.node_names)} ({info.gpu_model}), ranks on each: {info.ngpus_per_node}"),
         ("minipods (nodes)", sizes),

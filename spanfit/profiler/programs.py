@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from spanfit import files
 from spanfit.bench.campaign_file import CampaignFile, Launcher
 from spanfit.bench.case import LaunchPlan, Visit, load_launch
 from spanfit.bench.lines import append, drop_torn_line, render_failure, render_world
@@ -207,14 +208,22 @@ def _take_report(path: Path) -> LogRun | None:
 
 
 def strip_report(path: Path) -> str:
-    """Take its environment out of a JSON report, and return its text before; "", and no file, where it is not whole."""
+    """Take its environment out of a JSON report, and return its text before; "", and no file, where it is not whole.
+
+    Raises
+    ------
+    ConfigError
+        If the report cannot be replaced.
+    """
     text = path.read_text(encoding="utf-8", errors="replace")
     try:
         document = json.loads(text)
     except json.JSONDecodeError:
+        document = None
+    if not isinstance(document, dict):
         path.unlink()
         return ""
-    path.write_text(json.dumps({key: value for key, value in document.items() if key != "env"}), encoding="utf-8")
+    files.write_text(path, json.dumps({key: value for key, value in document.items() if key != "env"}))
     return text
 
 

@@ -81,7 +81,7 @@ def _about(info: RunInfo) -> dict[str, str]:
         "campaign": info.campaign,
         "cluster": info.cluster,
         "run_id": info.run_id,
-        "engine": info.engine,
+        "engine": info.engine or "unknown",
         "backend": info.backend,
         "transport": info.transport,
         "gpu_model": info.gpu_model,

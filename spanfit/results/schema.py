@@ -105,7 +105,8 @@ class RunInfo:
     started_at, ended_at : str
         ISO 8601, UTC.
     engine : str
-        What timed the operations: ``spanfit``, or the program such as ``nccl-tests``.
+        What timed the operations: ``spanfit``, or the program such as ``nccl-tests``; "" where an imported log does
+        not say.
     backend : str
         gloo, nccl, rccl or mpi.
     transport : str

@@ -112,10 +112,6 @@ class Script:
         """Return a rank's group along an axis that programs name."""
         return self._group_of[axis][rank]
 
-    def program(self, rank: int) -> Program:
-        """Return what a rank does, in names of its own."""
-        return tuple(self._named(rank, operation) for operation in self.programs[self.stage(rank)])
-
     def _outline(self, program: Program) -> Outline:
         messages = [each for each in program if isinstance(each, Send | Receive)]
         collects = [each for each in program if isinstance(each, Collect)]
@@ -128,13 +124,6 @@ class Script:
             calls=Counter(map(kind_of, collects)),
             beside=frozenset(each.axis for each in collects if each.handle is not None),
         )
-
-    def _named(self, rank: int, operation: Operation) -> Operation:
-        if isinstance(operation, Send | Receive):
-            return replace(operation, peer=self.peer(rank, operation.peer))
-        if isinstance(operation, Collect) and operation.axis in self.groups:
-            return replace(operation, group=self.group(rank, operation.axis))
-        return operation
 
 
 def write_script(job: Job, ngpus_per_node: int = 1) -> Script:

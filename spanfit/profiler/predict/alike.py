@@ -1,13 +1,15 @@
 """Simulating few ranks in place of many that do the same: what makes a step over 1,200 nodes quick to predict.
 
 Two ranks are alike if they do the same in places that are the same: their programs differ only in whom they name, they
-sit under the same switches, and whom they name are alike too, as far as any chain of partners leads. Of each class one
-rank is simulated. Its flows have the links of its node to themselves, as each of the others has, but load uplinks as
-often as there are ranks in the class; a collective is one flow along all its edges, and stands for all groups alike.
+sit under the same switches, and whom they name and who shares their node are alike too, as far as any chain leads. Of
+each class one rank is simulated. Its flows have the links of its node to themselves, as each of the others has, but
+load uplinks as often as there are ranks in the class; a collective is one flow along all its edges, and stands for all
+groups alike.
 
 Where a placement has no order, hardly any two ranks are alike so strictly. Then switches are forgotten but for the
 level at which partners meet, and the uplinks of a class are taken as one: its busiest, with the share of the traffic
-that this one has. Such a step comes out a few percent short, since the busiest uplink waits for the others at times.
+that this one has. Mostly such a step comes out short, since the busiest uplink waits for the others at times: from 31%
+short to 9% long at 16 and 32 nodes (``tests/slow/profiler/test_predict.py``).
 
 Which ranks are alike is found over arrays, before any program is written out for a rank. What all this leaves out: a
 ring moves at the speed of its slowest edge, without segments.
@@ -35,8 +37,8 @@ MOST_COPIES, MOST_SIMULATED = 4, 128
 def representatives(script: Script, network: Network, library: Library, *, is_unfair: bool) -> Cast:
     """Return the cast in which the first rank of each class is simulated in place of all.
 
-    Where shares are unfair, chains alike run out of step, which is worth up to a quarter of a step; so a few of them
-    are simulated, each for its part of the class, as far as ``MOST_SIMULATED`` ranks allow.
+    Where shares are unfair, chains alike run out of step and wait for each other; so a few of them are simulated, each
+    for its part of the class, as far as ``MOST_SIMULATED`` ranks allow.
     """
     roles = Roles(script, network)
     places = roles.switches
@@ -64,6 +66,8 @@ class Roles:
     ----------
     nodes, switches, stages, chains : array of int
         Of each rank its node, its closest switch, its stage, and the ranks that messages lead to, by number.
+    neighbours : array of int
+        The ranks of each node, shape (nnodes, ngpus_per_node).
     peers : list of array of int
         Of each rank whom it names at a stage, -1 for nobody; one array a stage.
     groups : list of (array of int, array of bool)
@@ -73,6 +77,7 @@ class Roles:
     def __init__(self, script: Script, network: Network) -> None:
         self.codes = np.array(network.switches, dtype=np.int32)
         self.nodes: Labels = np.arange(script.nranks) // network.ngpus_per_node
+        self.neighbours: Labels = np.arange(script.nranks).reshape(-1, network.ngpus_per_node)
         self.switches: Labels = self.codes[self.nodes, 0]
         chains = np.array(script.chains)
         self.stages = _by_rank(chains, np.broadcast_to(np.arange(chains.shape[1]), chains.shape))
@@ -114,7 +119,8 @@ class Roles:
             yield _masked(_of_group(groups, hops), names_it)
 
     def _partners(self, labels: Labels) -> Iterable[Labels]:
-        """Yield the class of each peer and of each group."""
+        """Yield the class of each peer, of each group, and of the ranks of each node, which share its link."""
+        yield _of_group(self.neighbours, np.sort(labels[self.neighbours], axis=1))
         for peers in self.peers:
             yield _masked(labels[peers], peers >= 0)
         for groups, names_it in self.groups:
@@ -216,14 +222,13 @@ class _Crowd:
         """Return the use of a flow between two simulated ranks that stands for those of their classes."""
         if (source, target) not in self._routes:
             path = self.network.path(source, self.peers[source, target])
-            ends = {path[0]: path[0], path[-1]: self._link(target) + 1} if path else {}
-            number, beside = float(self.sizes[self.labels[source]]), float(self._beside(source))
+            number = float(self.sizes[self.labels[source]])
             shares: dict[int, float] = {}
-            for link in path:
-                if link in ends:
-                    shares[ends[link]] = beside
-                else:
-                    self._load(shares, link, number)
+            for link in path[1:-1]:
+                self._load(shares, link, number)
+            if path:
+                shares[path[0]] = float(self._beside(source))
+                shares[self._link(target) + 1] = float(self._beside(target))
             self._routes[source, target] = tuple(shares.items()), number
         return self._routes[source, target]
 

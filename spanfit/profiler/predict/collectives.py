@@ -161,7 +161,7 @@ def shape(library: Library, collective: Collective, n: int, size_bytes: float) -
     """Return how a collective of n ranks moves its bytes; ConfigError for one that is not modelled.
 
     gloo's rings are taken as NCCL's where many groups are represented by one: two segments in flight keep every edge
-    busy, and its reduce_scatter moves what its all_reduce does.
+    busy, and its reduce_scatter moves what its all_reduce does. Its broadcast moves along its tree, all edges at once.
     """
     factor = {Collective.ALL_REDUCE: 2.0, Collective.ALL_GATHER: 1.0, Collective.REDUCE_SCATTER: 1.0}
     if library is Library.GLOO:
@@ -174,6 +174,9 @@ def shape(library: Library, collective: Collective, n: int, size_bytes: float) -
         ring = tuple((place, (place - 1) % n) for place in range(n))
         times = factor[collective] * (n - 1)
         return Shape(edges=ring, edge_bytes=times / n * size_bytes, hops=times)
+    if collective is Collective.BROADCAST and library is Library.GLOO:
+        tree = tuple((rank ^ 1 << rank.bit_length() - 1, rank) for rank in range(1, n))
+        return Shape(edges=tree, edge_bytes=size_bytes, hops=(n - 1).bit_length())
     if collective is Collective.BROADCAST:
         return Shape(edges=tuple(pairwise(range(n))), edge_bytes=size_bytes, hops=n - 1)
     if collective is Collective.ALL_TO_ALL:

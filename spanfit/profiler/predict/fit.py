@@ -33,9 +33,12 @@ _WORTH = 0.01
 """A round that lowers the sum of squares by a smaller share is the last."""
 _PRIOR = 0.5
 """How far the logarithm of a parameter may lie from where the search began, as a standard deviation."""
+_UNDECIDED = 0.9
+"""A parameter that keeps such a share of its prior deviation was not decided by any pattern."""
 _LEAST_BURST = 8e3
 _MAX_EFFICIENCY = 1.0
 _ASSUMED = "assumed"
+_HARDLY_SHOWN = "a guess that micro-patterns hardly corrected"
 _SEEN = "the most that micro-patterns were seen to carry, so it may be more"
 _FROM_FLOWS = "from flows alone at their two largest sizes"
 
@@ -79,8 +82,10 @@ def fit_parameters(curves: Sequence[CurvesFile], cluster: Cluster, library: Libr
             f"curves: found {len(found)} patterns, too few of groups alone and of shared links to fit either; "
             "measure the campaigns of examples/micro-patterns"
         )
+    decided: list[str] = []
     for stage in stages:
-        parameters = _search(parameters, stage, library)
+        parameters, known = _search(parameters, stage, library)
+        decided += known
     names = tuple(name for stage in stages for name in stage.names)
     residuals = _left_out(parameters, names, found, library)
     return ParametersFile(
@@ -93,17 +98,17 @@ def fit_parameters(curves: Sequence[CurvesFile], cluster: Cluster, library: Libr
         parameters=parameters,
         error=_error(residuals, _uncertainties(found)),
         residuals=residuals,
-        not_fitted=_sources(parameters, names),
+        not_fitted=_sources(parameters, names, decided),
     )
 
 
-def _sources(parameters: Parameters, fitted: Sequence[str]) -> dict[str, str]:
-    """Return where the values come from of the parameters that are not among those fitted."""
+def _sources(parameters: Parameters, searched: Sequence[str], decided: Sequence[str]) -> dict[str, str]:
+    """Return where the values come from of the parameters that no pattern decided."""
     host, rates = f"{RATE}{HOST}", [f"{RATE}{kind}" for kind in sorted(parameters.rates_bytes_per_s)]
     others = [each.name for each in fields(parameters) if each.name != "rates_bytes_per_s"]
     sources = dict.fromkeys(others, _ASSUMED) | dict.fromkeys(rates, _SEEN)
-    sources |= {host: _FROM_FLOWS, "burst_bytes": _FROM_FLOWS}
-    return {name: source for name, source in sources.items() if name not in fitted}
+    sources |= {host: _FROM_FLOWS, "burst_bytes": _FROM_FLOWS} | dict.fromkeys(searched, _HARDLY_SHOWN)
+    return {name: source for name, source in sources.items() if name not in decided}
 
 
 def _first_guess(found: Sequence[Pattern]) -> Parameters:
@@ -161,8 +166,11 @@ def _stages(found: Sequence[Pattern]) -> tuple[_Stage, ...]:
     return tuple(stage for stage in stages if len(stage.patterns) > len(stage.names))
 
 
-def _search(start: Parameters, stage: _Stage, library: Library) -> Parameters:
-    """Return the parameters of a stage at which the sum of squares is least, by Levenberg's and Marquardt's way."""
+def _search(start: Parameters, stage: _Stage, library: Library) -> tuple[Parameters, tuple[str, ...]]:
+    """Return the parameters of a stage at which the sum of squares is least, and which of them its patterns decided.
+
+    The way is Levenberg's and Marquardt's.
+    """
     scale = _uncertainties(stage.patterns)
     shifts = np.zeros(len(stage.names))
 
@@ -174,8 +182,8 @@ def _search(start: Parameters, stage: _Stage, library: Library) -> Parameters:
     for _ in range(_MAX_ROUNDS):
         nudges = np.eye(len(shifts)) * _NUDGE
         slopes = np.stack([(misfits(shifts + n) - misfits(shifts - n)) / (2 * _NUDGE) for n in nudges], axis=1)
+        curvature = slopes.T @ slopes
         for damping in _DAMPINGS:
-            curvature = slopes.T @ slopes
             step = np.linalg.solve(curvature + damping * np.diag(np.diag(curvature)), -slopes.T @ now)
             after = misfits(shifts + step)
             if (after**2).sum() < (1 - _WORTH) * (now**2).sum():
@@ -183,7 +191,13 @@ def _search(start: Parameters, stage: _Stage, library: Library) -> Parameters:
                 break
         else:
             break
-    return _shifted(start, stage.names, shifts)
+    return _shifted(start, stage.names, shifts), _decided(stage.names, curvature)
+
+
+def _decided(names: Sequence[str], curvature: FloatArray) -> tuple[str, ...]:
+    """Return the parameters that are known better than before the search; ``curvature`` holds what was known then."""
+    deviations = np.sqrt(np.diag(np.linalg.inv(curvature)))
+    return tuple(name for name, deviation in zip(names, deviations, strict=True) if deviation < _UNDECIDED * _PRIOR)
 
 
 def _shifted(parameters: Parameters, names: Sequence[str], logs: FloatArray) -> Parameters:

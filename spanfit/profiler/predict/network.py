@@ -8,6 +8,7 @@ import hashlib
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from spanfit.errors import ConfigError
 from spanfit.profiler.predict.sharing import Use
 from spanfit.topology.model import Cluster, RankMap, SwitchPath
 
@@ -104,9 +105,19 @@ class Wiring:
     Parameters
     ----------
     cluster : Cluster
+
+    Raises
+    ------
+    ConfigError
+        If a tier is called as nodes' own links are here.
     """
 
     def __init__(self, cluster: Cluster) -> None:
+        if HOST in cluster.tiers:
+            raise ConfigError(
+                f"cluster {cluster.name}: tiers: found {HOST!r}, which names nodes' own links here; expected another "
+                "name, such as leaf"
+            )
         self.cluster = cluster
         labels = {tier: cluster.switch_labels(tier) for tier in cluster.tiers}
         has_siblings = _with_siblings(cluster)

@@ -1,5 +1,6 @@
 """What the predictor knows of a fabric: how its links, messages and collectives behave, and where that comes from."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -9,8 +10,8 @@ from spanfit.profiler.predict.network import Network
 from spanfit.profiler.predict.sharing import Conduct
 
 PARAMETERS_VERSION = 2
-
-
+GIVEN = "given"
+"""Where the value of a parameter comes from that somebody set after the fit."""
 RATE = "rate of "
 """What the rate of a class of links is called, before the name of the class."""
 
@@ -120,13 +121,17 @@ class ParametersFile:
     not_fitted: dict[str, str] = field(default_factory=dict)
 
     def fair(self) -> "ParametersFile":
-        """Return the same fabric with fair shares."""
-        return replace(self, parameters=replace(self.parameters, spread=0.0))
+        """Return the same fabric with fair shares, which are then given and not fitted."""
+        return self._given(replace(self.parameters, spread=0.0), ("spread",))
 
     def with_rates(self, rates_bytes_per_s: dict[str, float]) -> "ParametersFile":
-        """Return the same fabric with other rates of some classes of links, in payload [bytes/s]."""
+        """Return the same fabric with given rates of some classes of links, in payload [bytes/s]."""
         rates = self.parameters.rates_bytes_per_s | rates_bytes_per_s
-        return replace(self, parameters=replace(self.parameters, rates_bytes_per_s=rates))
+        names = [f"{RATE}{kind}" for kind in rates_bytes_per_s]
+        return self._given(replace(self.parameters, rates_bytes_per_s=rates), names)
+
+    def _given(self, parameters: Parameters, names: Iterable[str]) -> "ParametersFile":
+        return replace(self, parameters=parameters, not_fitted=self.not_fitted | dict.fromkeys(names, GIVEN))
 
 
 def read_parameters(path: Path) -> ParametersFile:

@@ -1,7 +1,8 @@
 """The time of a step: every rank's program over the links of a placement, the critical path as it comes."""
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -106,6 +107,7 @@ class StepPredictor:
     ) -> None:
         self.fabric = fabric
         self.script = write_script(job, ngpus_per_node)
+        self.ngpus_per_node = ngpus_per_node
         self.least_compute_s = min(map(compute_s, self.script.programs))
         self._wiring = Wiring(cluster)
         self._is_unfair = fabric.parameters.spread > 0
@@ -120,7 +122,7 @@ class StepPredictor:
         Raises
         ------
         ConfigError
-            If the ranks do not fit the job, or it has a collective that is not modelled.
+            If the ranks do not fit the job or its nodes, or it has a collective that is not modelled.
         """
         network = self._network(rank_map)
         middle, half = _interval(self._logs(network), self.fabric.error)
@@ -142,24 +144,35 @@ class StepPredictor:
         return link_traffic(self.script, self._network(rank_map), self.fabric.library)
 
     def _network(self, rank_map: RankMap) -> Network:
-        if self.script.nranks != rank_map.nranks:
-            raise ConfigError(
-                f"placement: found {rank_map.nranks} ranks, expected {self.script.nranks}, one for each of the job"
-            )
+        if faults := list(self._faults(rank_map)):
+            raise ConfigError(f"placement: {'; '.join(faults)}")
         return self._wiring.network(rank_map)
+
+    def _faults(self, rank_map: RankMap) -> Iterator[str]:
+        """Yield why a placement is none of this job."""
+        if self.script.nranks != rank_map.nranks:
+            yield f"found {rank_map.nranks} ranks, expected {self.script.nranks}, one for each of the job"
+        if self.ngpus_per_node != rank_map.ngpus_per_node:
+            yield (
+                f"found {rank_map.ngpus_per_node} ranks on a node, expected {self.ngpus_per_node}, for which this "
+                "predictor was made"
+            )
+        if twice := [name for name, count in Counter(rank_map.node_names).items() if count > 1]:
+            yield f"found {', '.join(twice[:8])} more than once, expected every node once"
 
     def _logs(self, network: Network) -> tuple[float, ...]:
         """Return the logarithm of the step time in each draw."""
         key = network.digest()
         if key not in self._known:
             parameters, library = self.fabric.parameters, self.fabric.library
-            cast = shortened(cast_of(self.script, network, library, is_unfair=self._is_unfair), parameters, self._short)
+            cast = _cast_of(self.script, network, library, is_unfair=self._is_unfair)
+            cast = shortened(cast, parameters, self._short)
             times_s = [run_step(cast, network, parameters, library, draw) for draw in self._draws]
             self._known[key] = tuple(map(math.log, times_s))
         return self._known[key]
 
 
-def cast_of(script: Script, network: Network, library: Library, *, is_unfair: bool) -> Cast:
+def _cast_of(script: Script, network: Network, library: Library, *, is_unfair: bool) -> Cast:
     """Return whom to simulate: everyone while ranks are few, and of ranks alike one where that changes nothing."""
     if script.nranks > EVERYONE_UP_TO:
         return representatives(script, network, library, is_unfair=is_unfair)

@@ -1,6 +1,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from spanfit.profiler.programs import dotted_version, strip_report
 
 
@@ -10,11 +12,13 @@ def test_a_report_is_kept_without_its_environment(tmp_path: Path) -> None:
     path.write_text(text)
     assert strip_report(path) == text
     assert json.loads(path.read_text()) == {"version": 3, "results": []}
+    assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_report_that_is_not_whole_is_not_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ['{"version": 3, "env": ["SECRET_TOKEN=hun', '[{"env": []}]', "3", ""])
+def test_a_report_that_is_not_whole_is_not_kept(text: str, tmp_path: Path) -> None:
     path = tmp_path / "report.json"
-    path.write_text('{"version": 3, "env": ["SECRET_TOKEN=hun')
+    path.write_text(text)
     assert strip_report(path) == ""
     assert not path.exists()
 

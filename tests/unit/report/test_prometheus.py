@@ -78,6 +78,11 @@ def test_a_run_says_which_it_was_and_when_it_ended() -> None:
     assert "run_id" not in only(metrics["spanfit_time_seconds"])[0]
 
 
+def test_an_engine_that_no_imported_log_names_is_unknown() -> None:
+    about, _ = only(parsed(render_prometheus(replace(RUN, engine=""), {KEY: case(0.0)}))["spanfit_run_info"])
+    assert about["engine"] == "unknown"
+
+
 def test_one_launch_has_no_bounds_and_a_failed_case_no_time_but_both_are_counted() -> None:
     lost = replace(KEY, span=2)
     metrics = parsed(render_prometheus(RUN, {KEY: case(0.0), lost: case(nfailed=7)}))

@@ -63,6 +63,13 @@ def test_show_tells_how_the_run_went(store: str) -> None:
     assert document["rows_by_status"] == {"ok": 1, "failed": 1} and document["reasons"] == {"rank 3 died": 1}
 
 
+def test_an_engine_that_no_imported_log_names_is_shown_as_unknown(tmp_path: Path) -> None:
+    Store(tmp_path).write(replace(RUN, engine=""), [MEASUREMENT])
+    for command in ("list", "show"):
+        assert "unknown" in ran(command, "--store", str(tmp_path)).stdout
+        assert '"engine": ""' in ran(command, "--store", str(tmp_path), "--json").stdout
+
+
 def test_exports_hold_every_row(store: str, tmp_path: Path) -> None:
     for form in ("csv", "json", "parquet"):
         done = ran("export", "latest", "--store", store, "--format", form, "-o", str(tmp_path / f"out.{form}"))

@@ -1,5 +1,6 @@
 """Training jobs that are small enough to look at every rank."""
 
+from dataclasses import replace
 from itertools import permutations
 
 from hypothesis import strategies as st
@@ -8,8 +9,9 @@ from spanfit.bench.job_file import read_models
 from spanfit.workload.dtypes import Dtype
 from spanfit.workload.job import TrainingJob
 from spanfit.workload.layout import ParallelLayout
-from spanfit.workload.program import Program
+from spanfit.workload.program import Collect, Operation, Program, Receive, Send
 from spanfit.workload.schedules import Schedule
+from spanfit.workload.script import Script
 from spanfit.workload.strategies import plan_step
 
 MODELS = read_models()
@@ -51,6 +53,19 @@ def job(
 
 def programs(job: TrainingJob) -> list[Program]:
     return [plan_step(job, rank) for rank in range(job.layout.nranks)]
+
+
+def program_of(script: Script, rank: int) -> Program:
+    """Return what a rank does, in names of its own."""
+
+    def named(operation: Operation) -> Operation:
+        if isinstance(operation, Send | Receive):
+            return replace(operation, peer=script.peer(rank, operation.peer))
+        if isinstance(operation, Collect):
+            return replace(operation, group=script.group(rank, operation.axis))
+        return operation
+
+    return tuple(map(named, script.programs[script.stage(rank)]))
 
 
 DEGREES = st.sampled_from([1, 2])

@@ -9,7 +9,7 @@ from spanfit.workload.program import Axis, Collect, Operation, Program, Receive,
 from spanfit.workload.schedules import Schedule
 from spanfit.workload.script import write_script
 from spanfit.workload.strategies import plan_step, plan_volumes
-from tests.unit.workload.factory import JOBS
+from tests.unit.workload.factory import JOBS, program_of
 
 STEP = StepJob(
     name="step", dp=3, pp=2, nmicrobatches=2, activation_bytes=64, gradient_bytes=96, forward_s=0.1, backward_s=0.2
@@ -22,7 +22,7 @@ def test_the_program_of_a_stage_is_that_of_each_rank_in_its_own_names(job: Train
     script = write_script(job)
     assert script.nranks == job.layout.nranks
     for rank in range(script.nranks):
-        assert script.program(rank) == plan_step(job, rank)
+        assert program_of(script, rank) == plan_step(job, rank)
 
 
 @settings(max_examples=10, deadline=None)
@@ -30,7 +30,7 @@ def test_the_program_of_a_stage_is_that_of_each_rank_in_its_own_names(job: Train
 def test_so_it_is_for_jobs_known_by_their_volumes(dp: int, pp: int, schedule: Schedule) -> None:
     job = replace(STEP, dp=dp, pp=pp, schedule=schedule)
     script = write_script(job)
-    assert [script.program(rank) for rank in range(dp * pp)] == [plan_volumes(job, rank) for rank in range(dp * pp)]
+    assert [program_of(script, rank) for rank in range(dp * pp)] == [plan_volumes(job, rank) for rank in range(dp * pp)]
 
 
 @pytest.mark.parametrize("ngpus", [2, 3])
@@ -39,7 +39,7 @@ def test_each_local_rank_does_with_its_like_what_one_is_told_to(ngpus: int) -> N
     assert script.nranks == ngpus * STEP.layout.nranks
     for rank in range(script.nranks):
         node, local = divmod(rank, ngpus)
-        assert script.program(rank) == widened(plan_volumes(STEP, node), ngpus, local)
+        assert program_of(script, rank) == widened(plan_volumes(STEP, node), ngpus, local)
 
 
 def widened(program: Program, ngpus: int, local: int) -> Program:

@@ -13,7 +13,7 @@ from spanfit.workload.job import TrainingJob
 from spanfit.workload.program import Collect, ComputeMode, Operation, Receive, Send
 from spanfit.workload.script import Script, write_script
 from tests.unit.profiler.predict.factory import PLAIN
-from tests.unit.workload.factory import JOBS
+from tests.unit.workload.factory import JOBS, program_of
 
 LEAVES = tuple(Node(name=f"n{i}", fabric=(f"l{i // 2}", f"m{i // 4}", "core")) for i in range(96))
 CLUSTER = Cluster(name="leaves", tiers=("leaf", "minipod", "core"), nodes=LEAVES)
@@ -51,7 +51,7 @@ def numbered(keys: list[Hashable]) -> list[int]:
 
 def told_apart(script: Script, network: Network, places: list[int]) -> list[int]:
     """Return the class of each rank from the programs of all ranks."""
-    programs = [script.program(rank) for rank in range(script.nranks)]
+    programs = [program_of(script, rank) for rank in range(script.nranks)]
 
     def met(rank: int, other: int) -> int:
         return network.joined(network.node(rank), network.node(other))
@@ -64,10 +64,17 @@ def told_apart(script: Script, network: Network, places: list[int]) -> list[int]
             return frozenset(Counter(labels[member] for member in each.group).items()), frozenset(hops.items())
         return None
 
+    def beside(rank: int, labels: list[int]) -> Hashable:
+        first = rank - rank % network.ngpus_per_node
+        return tuple(sorted(labels[first : first + network.ngpus_per_node]))
+
     labels = numbered([(tuple(map(stripped, program)), places[rank]) for rank, program in enumerate(programs)])
     while True:
         finer = numbered(
-            [(labels[rank], *(partner(rank, each, labels) for each in programs[rank])) for rank in range(len(labels))]
+            [
+                (labels[rank], beside(rank, labels), *(partner(rank, each, labels) for each in programs[rank]))
+                for rank in range(len(labels))
+            ]
         )
         if max(finer) == max(labels):
             return labels

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spanfit.profiler.predict import alike
 from spanfit.profiler.predict.alike import Roles, representatives
 from spanfit.profiler.predict.collectives import Library, whole
 from spanfit.profiler.predict.network import Network
@@ -12,6 +13,7 @@ from spanfit.workload.program import Collect, Send
 from spanfit.workload.script import Script
 from tests.unit.profiler.predict.alike import PARAMETERS, PLACED, placed, told_apart
 from tests.unit.workload.factory import job as hybrid
+from tests.unit.workload.factory import program_of
 
 
 @settings(max_examples=10, deadline=None)
@@ -29,7 +31,7 @@ def test_links_carry_what_all_programs_send(found: tuple[Script, Network], libra
     script, network = found
     loads = [0.0] * len(network.links)
     for rank in range(script.nranks):
-        for each in script.program(rank):
+        for each in program_of(script, rank):
             if isinstance(each, Send):
                 for link in network.path(rank, each.peer):
                     loads[link] += each.size_bytes
@@ -46,9 +48,34 @@ def test_links_carry_what_all_programs_send(found: tuple[Script, Network], libra
 def test_replicas_that_share_a_node_load_its_links_as_often_as_they_have_groups() -> None:
     # Four replicas of a tensor-parallel pair on each of eight nodes: each ring leaves a node once, not four times.
     script, network = placed(hybrid(dp=32, pp=1, tp=2), 8, None)
-    few = representatives(script, network, Library.NCCL, is_unfair=False)
-    all_s, few_s = (
-        run_step(cast, network, PARAMETERS, Library.NCCL, 0) for cast in (everyone(script, network, Library.NCCL), few)
-    )
-    assert len(few.programs) < 8
+    assert len(representatives(script, network, Library.NCCL, is_unfair=False).programs) < 8
+    all_s, few_s = times_s(script, network, Library.NCCL)
     assert few_s == pytest.approx(all_s, rel=1e-6)
+
+
+def times_s(script: Script, network: Network, library: Library) -> tuple[float, float]:
+    """Return the step of all ranks and of those that stand for them."""
+    casts = everyone(script, network, library), representatives(script, network, library, is_unfair=False)
+    all_s, few_s = (run_step(cast, network, PARAMETERS, library, 0) for cast in casts)
+    return all_s, few_s
+
+
+@pytest.mark.parametrize(("dp", "pp", "tp"), [(36, 2, 1), (18, 4, 1), (20, 4, 1), (9, 4, 2)])
+@pytest.mark.parametrize("library", [Library.NCCL, Library.NCCL_TREE])
+def test_ranks_differ_by_who_shares_their_node(dp: int, pp: int, tp: int, library: Library) -> None:
+    # Stages of so many ranks end in the middle of a node of eight: its link carries less of each than others do.
+    all_s, few_s = times_s(*placed(hybrid(dp=dp, pp=pp, tp=tp), 8, None), library)
+    assert few_s == pytest.approx(all_s, rel=1e-3)
+
+
+@pytest.mark.parametrize(("dp", "pp", "tp", "ngpus"), [(36, 2, 1, 8), (18, 4, 1, 8), (8, 4, 2, 2)])
+def test_beyond_the_most_classes_the_busiest_uplink_stands_for_its_like(
+    dp: int, pp: int, tp: int, ngpus: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alike, "MOST_SIMULATED", 16)
+    for seed in range(4):
+        script, network = placed(hybrid(dp=dp, pp=pp, tp=tp, microbatches=4), ngpus, seed)
+        roles = Roles(script, network)
+        assert roles.classes(roles.switches, 16).max() >= 16
+        all_s, few_s = times_s(script, network, Library.NCCL)
+        assert 0.9 * all_s < few_s < 1.03 * all_s

@@ -4,8 +4,8 @@ import pytest
 
 from spanfit.collectives import Collective
 from spanfit.errors import ConfigError
-from spanfit.profiler.predict.collectives import Library, Part, double_tree, ring_segments, whole
-from spanfit.profiler.predict.sharing import Sharing
+from spanfit.profiler.predict.collectives import Library, Part, double_tree, ring_segments, shape, whole
+from spanfit.profiler.predict.sharing import Sharing, Use
 from spanfit.profiler.predict.simulation import Simulation
 from tests.unit.profiler.predict.factory import PLAIN, RATE, cluster, network
 
@@ -37,6 +37,22 @@ def test_two_ranks_reduce_both_ways_at_once() -> None:
 def test_a_broadcast_of_gloo_is_a_binomial_tree_that_sends_to_all_children_at_once() -> None:
     assert gloo_s(Collective.BROADCAST, (0, 1), 1e6) == pytest.approx(1.0)
     assert gloo_s(Collective.BROADCAST, POD, 1e6) == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 8])
+def test_a_broadcast_of_gloo_is_counted_along_the_tree_that_it_takes(n: int) -> None:
+    found, net = shape(Library.GLOO, Collective.BROADCAST, n, 1e6), network(cluster())
+    sent: list[tuple[int, int]] = []
+
+    def noted(source: int, target: int) -> Use:
+        sent.append((source, target))
+        return net.route(source, target)[0]
+
+    simulation = Simulation(lambda *edge: (noted(*edge), 1.0), Sharing(PLAIN.conduct(net), 0), 0.0)
+    for me in range(n):
+        simulation.spawn(Part(simulation, tuple(range(n)), me, 0, 0.0).run(Collective.BROADCAST, 1e6))
+    simulation.run()
+    assert sorted(found.edges) == sorted(sent) and found.edge_bytes == 1e6
 
 
 def test_all_to_all_sends_every_share_at_once() -> None:

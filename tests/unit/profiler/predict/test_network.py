@@ -1,6 +1,7 @@
 import pytest
 
-from spanfit.profiler.predict.network import build_network
+from spanfit.errors import ConfigError
+from spanfit.profiler.predict.network import Wiring, build_network
 from spanfit.topology.model import Cluster, Node, RankMap
 from tests.unit.profiler.predict.factory import cluster, network
 
@@ -33,6 +34,12 @@ def test_ranks_of_a_node_load_no_link() -> None:
     found = cluster()
     net = build_network(found, RankMap(node_names=("m0h0", "m1h0"), ngpus_per_node=2))
     assert net.path(0, 1) == () and len(net.path(1, 2)) == 4
+
+
+def test_a_tier_that_is_called_as_links_of_nodes_are_is_refused() -> None:
+    found = Cluster(name="odd", tiers=("host", "minipod"), nodes=(Node(name="n0", fabric=("s0", "m0")),))
+    with pytest.raises(ConfigError, match="cluster odd: tiers: found 'host'"):
+        Wiring(found)
 
 
 def test_a_stranger_is_named() -> None:

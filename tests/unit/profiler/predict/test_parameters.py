@@ -27,6 +27,12 @@ def test_other_rates_replace_those_of_their_class_only() -> None:
     assert slower.parameters.rates_bytes_per_s == {"host": 1e6, "minipod": 5e5}
 
 
+def test_what_was_set_after_the_fit_is_said_to_be_given() -> None:
+    fitted = replace(fabric(), not_fitted={"spread": "assumed", "call_s": "assumed"})
+    assert fitted.fair().not_fitted == {"spread": "given", "call_s": "assumed"}
+    assert fabric().with_rates({"minipod": 5e5}).not_fitted == {"rate of minipod": "given"}
+
+
 def test_a_class_without_a_rate_holds_nothing_up() -> None:
     rates = replace(PLAIN, rates_bytes_per_s={"host": 1e6}).conduct(network(cluster())).rates_bytes_per_s
     assert set(rates) == {1e6, PLAIN.peak_bytes_per_s}

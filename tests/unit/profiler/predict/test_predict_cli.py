@@ -10,7 +10,7 @@ from spanfit.cli.profile import profile
 from spanfit.errors import ConfigError
 from spanfit.profiler.predict.collectives import Library
 from spanfit.profiler.predict.parameters import read_parameters, write_parameters
-from spanfit.topology.readers.cluster_file import render_cluster
+from spanfit.topology.readers.cluster_toml import render_cluster
 from tests.unit.profiler.predict.curves import document
 from tests.unit.profiler.predict.factory import PLAIN, cluster, fabric
 

@@ -118,6 +118,14 @@ def test_programs_that_do_not_fit_are_refused() -> None:
         predicted(JOB)
 
 
+def test_placements_that_do_not_fit_the_predictor_are_refused_with_all_reasons() -> None:
+    twice = RankMap(node_names=("m0h0", "m0h0"), ngpus_per_node=1)
+    with pytest.raises(ConfigError, match="placement: found m0h0 more than once, expected every node once"):
+        StepPredictor(JOB, EIGHT, fabric()).step_time_s(twice)
+    with pytest.raises(ConfigError, match=r"found 2 ranks, expected 4.*found 1 ranks on a node, expected 2.*m0h0"):
+        StepPredictor(JOB, EIGHT, fabric(), ngpus_per_node=2).traffic(twice)
+
+
 def test_nodes_of_cells_become_those_of_ranks_in_the_order_of_the_layout() -> None:
     model = model_job(dp=4, pp=2)
     names = tuple(f"row{row}column{column}" for row in range(2) for column in range(2))
