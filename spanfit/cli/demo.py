@@ -36,7 +36,9 @@ def demo(out: Path, recorded: bool) -> None:
         step("campaign", "run", out / "campaign.toml", "--store", store)
     step("profile", "curves", "--store", store)
     step("profile", "gains", "--store", store)
-    step("weights", "fit", "--store", store, "-o", weights)
+    # What is recorded stays what it is, however old.
+    ever = ("--valid-days", "36500") if recorded else ()
+    step("weights", "fit", "--store", store, "-o", weights, *ever)
     step("topology", "show", out / "fragmented.toml")
     place = (
         "place",

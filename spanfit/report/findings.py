@@ -15,7 +15,7 @@ from spanfit.profiler.gains import JobGains, PlacementGain
 from spanfit.profiler.statistics import Verdict
 from spanfit.report.figures import largest_cases, shape, spanned
 from spanfit.results.schema import Estimate, format_estimate
-from spanfit.weights.model import WeightEntry
+from spanfit.weights.model import Source, WeightEntry, format_weight
 
 
 class Tone(StrEnum):
@@ -152,16 +152,20 @@ def weight_findings(entries: Iterable[WeightEntry]) -> tuple[Finding, ...]:
 
 
 def _weights(entry: WeightEntry) -> Finding:
-    alpha = format_estimate(entry.alpha, lambda share: f"{share:.3f}")
-    if entry.is_flat:
+    alpha = format_weight(entry.alpha)
+    if entry.alpha.ci_low is None:
+        text = f"alpha is {alpha}, without an interval."
+    elif entry.is_flat:
         text = f"alpha is {alpha}, as neither gain can be told from 0; it may be anything."
     elif _holds(entry.alpha, 0.5):
         text = f"alpha is {alpha}; the data cannot tell which crossings of minipods weigh more."
     else:
         more, less = ("DP", "PP") if entry.alpha.value > 0.5 else ("PP", "DP")
         text = f"alpha is {alpha}: {more} crossings of minipods weigh more than {less} crossings."
+    if entry.source is not Source.MEASURED:
+        text += " It was given by hand." if entry.source is Source.HAND else " It was predicted, not measured."
     for gain, arm in ((entry.gain_dp, "DP-aligned"), (entry.gain_pp, "PP-aligned")):
-        if gain.value < 0:
+        if gain is not None and gain.value < 0:
             text += (
                 f" The gain of its {arm} placement is {format_estimate(gain, units.format_percent)} and counts as none."
             )

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from importlib import resources
 
 import numpy as np
@@ -21,6 +22,8 @@ from spanfit.profiler.pairs import fit_pairs
 from spanfit.report import figures, findings, pair_map, placement_map, tables
 from spanfit.report.drawing import printable
 from spanfit.results.schema import RunInfo, Status
+from spanfit.weights import stale
+from spanfit.weights.io import content_hash
 from spanfit.weights.model import WeightSet
 
 
@@ -118,7 +121,7 @@ def render_page(
         failures=tables.failure_table(frame),
         provenance=tables.provenance(info),
         made_from=_made_from(weights, placement, written_at),
-        warnings=_warnings(info, weights, placement),
+        warnings=_warnings(info, weights, placement, written_at),
         settings=files.render_json(info.spec),
         effect=f"{SMALLEST_EFFECT:.0%}",
     )
@@ -238,20 +241,24 @@ def _made_from(weights: WeightSet | None, placement: Placement | None, written_a
     """Return what the page was made from beside the run."""
     rows = [("page written", f"{written_at} by spanfit {spanfit.__version__}")]
     if weights:
-        rows.append(("weights", f"SHA-256 {files.digest(weights)}"))
-        rows.append(("weights come from", f"{', '.join(weights.run_ids)}, {weights.created_at}"))
+        rows.append(("weights", f"SHA-256 {content_hash(weights)}"))
+        rows.append(("weights come from", ", ".join([*weights.run_ids, weights.created_at or "by hand"])))
     if placement:
         rows.append(("weights of the placement", placement.weights_hash or "given by hand"))
     return rows
 
 
-def _warnings(info: RunInfo, weights: WeightSet | None, placement: Placement | None) -> list[str]:
-    """Return what does not belong together, one sentence each."""
+def _warnings(info: RunInfo, weights: WeightSet | None, placement: Placement | None, written_at: str) -> list[str]:
+    """Return what does not belong together or is over, one sentence each."""
     found = []
+    if weights:
+        found += [f"Stale weights: {each}." for each in stale.reasons(weights, now=datetime.fromisoformat(written_at))]
     if weights and info.run_id not in weights.run_ids:
         found.append(f"The weights come from {', '.join(weights.run_ids) or 'no run'}, not from this run.")
-    if weights and placement and placement.weights_hash != files.digest(weights):
+    if weights and placement and placement.weights_hash != content_hash(weights):
         found.append("The placement was not made with these weights.")
+    for made in (weights, placement):
+        found += [f"Stale weights were accepted: {reason}." for reason in (made.accepted_stale if made else ())]
     if placement and placement.cluster != info.cluster:
         found.append(f"The placement is on cluster {placement.cluster}; this run measured {info.cluster}.")
     return found

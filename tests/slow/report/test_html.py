@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from spanfit import files
 from spanfit.profiler.curves import fit_curves
 from spanfit.profiler.gains import fit_gains
 from spanfit.report.html import misaligned_gains, origin, render_page
 from spanfit.report.tables import failure_table, groups_at_once, ring_limit, truth_tables
 from spanfit.results.schema import RunInfo
+from spanfit.weights.io import content_hash
 from tests.unit.profiler.factory import RUN, failed, framed, measured, step_cases
 from tests.unit.report.factory import QUIET, entry, frame, placed, rows, span_cases, weight_set
 
@@ -54,7 +54,7 @@ class Page(HTMLParser):
 @cache
 def full_page() -> str:
     weights = weight_set()
-    placement = placed(GRID, weights_hash=files.digest(weights))
+    placement = placed(GRID, weights_hash=content_hash(weights))
     return render_page(RUN, frame(), written_at=AT, weights=weights, placement=placement, free={"m0": 4, "m1": 2})
 
 
@@ -70,9 +70,10 @@ def test_a_full_run_has_every_section_in_order() -> None:
         "None: every row holds a time",
         RUN.run_id,
         "torch",
-        files.digest(weight_set()),
+        content_hash(weight_set()),
     ):
         assert text in page.text
+    assert "Stale weights:" not in page.text
     assert "not made with these weights" not in page.text and "do not come from" not in page.text
 
 
@@ -166,13 +167,17 @@ def test_hostile_names_of_every_file_are_text() -> None:
 
 
 def test_parts_that_do_not_belong_together_are_pointed_out() -> None:
-    weights = replace(weight_set(), run_ids=("another",))
-    placement = placed(GRID, weights_hash="0" * 64, cluster="elsewhere")
+    weights = replace(weight_set(), run_ids=("another",), accepted_stale=("expired on 2026-01-01",))
+    weights = replace(weights, valid_until="2026-01-02T12:00:00+00:00")
+    placement = placed(GRID, weights_hash="0" * 64, cluster="elsewhere", accepted_stale=("other GPUs",))
     page = Page(render_page(RUN, frame(), written_at=AT, weights=weights, placement=placement))
     for text in (
         "The weights come from another, not from this run.",
         "The placement was not made with these weights.",
         "The placement is on cluster elsewhere; this run measured demo.",
+        "Stale weights were accepted: expired on 2026-01-01.",
+        "Stale weights: valid_until: expired on 2026-01-02T12:00:00+00:00",
+        "Stale weights were accepted: other GPUs.",
     ):
         assert text in page.text
 

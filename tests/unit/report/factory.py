@@ -9,7 +9,8 @@ import pandas as pd
 from spanfit.placer.model import SCHEMA_VERSION, JobSpec, Placement, PlacementStatus, column_spreads, row_spreads
 from spanfit.results.schema import Estimate, Measurement, RunInfo
 from spanfit.topology.model import RankMap
-from spanfit.weights.model import WeightEntry, WeightSet
+from spanfit.weights.model import SCHEMA_VERSION as WEIGHTS_VERSION
+from spanfit.weights.model import Source, Volumes, WeightEntry, WeightSet
 from spanfit.workload.layout import ParallelLayout
 from tests.unit.profiler.factory import MEASUREMENT, RUN, Noise, framed, measured, step_cases
 
@@ -62,17 +63,17 @@ def entry(**changes: object) -> WeightEntry:
         base_arms=("misaligned-00", "misaligned-01"),
         compute="wait",
         launches=6,
-        dp_to_pp_volume=2.0,
+        source=Source.MEASURED,
+        volumes=Volumes(dp_bytes=2e6, pp_bytes=1e6, r1=0.67, r2=2.0),
     )
     return replace(base, **changes)  # type: ignore[arg-type]
 
 
 def weight_set(*entries: WeightEntry, info: RunInfo = RUN) -> WeightSet:
     return WeightSet(
-        schema_version=1,
+        schema_version=WEIGHTS_VERSION,
         run_ids=(info.run_id,),
         cluster=info.cluster,
-        transport=info.transport,
         created_at="2026-01-02T04:00:00+00:00",
         spanfit_version="0.1.0",
         entries=entries or (entry(),),

@@ -11,6 +11,7 @@ from spanfit.profiler.gains import fit_gains
 from spanfit.profiler.statistics import Verdict
 from spanfit.report.findings import Tone, gain_findings, loss_findings, placement_finding, weight_findings
 from spanfit.results.schema import Estimate, Measurement
+from spanfit.weights.model import Source
 from tests.unit.profiler.factory import Noise, framed, measured, step_cases
 from tests.unit.report.factory import ARMS, QUIET, entry, estimate, placed, span_cases
 
@@ -173,3 +174,11 @@ def test_a_placement_is_told_beside_best_fit_and_unproven_ones_with_their_bound(
     )
     open_ = placement_finding(placed(grid, status=PlacementStatus.FEASIBLE, bound=1.0))
     assert "not proven optimal (no placement is below 1)" in open_.text
+
+
+def test_weights_that_were_not_measured_say_so() -> None:
+    bare = Estimate(value=0.7, ci_low=None, ci_high=None)
+    (by_hand,) = weight_findings([entry(source=Source.HAND, alpha=bare, beta=estimate(0.3))])
+    assert by_hand.text == "alpha is 0.700, without an interval. It was given by hand."
+    (predicted,) = weight_findings([entry(source=Source.PREDICTED)])
+    assert predicted.text.endswith("weigh more than PP crossings. It was predicted, not measured.")
