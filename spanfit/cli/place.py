@@ -1,35 +1,101 @@
-"""``spanfit place``: a job on the free nodes of a cluster."""
+"""``spanfit place``: a job on the free nodes of a cluster, and a placement whose nodes have failed."""
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from spanfit.cli.output import console, json_option, print_json, talk
+from spanfit.cli.clusters import load_cluster
+from spanfit.cli.output import json_option, print_json, talk
+from spanfit.cli.place_drawing import show, show_repair, show_uses
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
+    from spanfit.placer.choose import StepTime
     from spanfit.placer.model import JobSpec, Placement
+    from spanfit.placer.rules import Rules
+    from spanfit.topology.model import Cluster
 
-MAX_LINES = 40
-"""Runs of equal rows drawn one by one; the rest share a line."""
-MAX_CELLS = 32
-"""Columns drawn one by one; wider rows are drawn as runs."""
-_COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red", "bright_cyan", "bright_green", "bright_yellow")
+_HOSTS = "HOSTLIST"
+_REPAIR_TAKES = ["cluster", "repair", "failed", "max_moves", "time_limit", "seed", "output", "launch_file", "as_json"]
+
+
+def _rule_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say what a placement must respect."""
+    options = (
+        click.option("--exclude", multiple=True, metavar=_HOSTS, help="Nodes that are not used; may be given again."),
+        click.option("--pin", multiple=True, metavar=_HOSTS, help="Nodes that must be used; may be given again."),
+        click.option(
+            "--spares", type=click.IntRange(0), default=0, help="Free nodes to keep in each minipod that is used."
+        ),
+        click.option("--use-reserved", is_flag=True, help="Nodes in state reserved are free: they are this job's."),
+        click.option("--within", metavar="TIER", help="The job stays under one switch of this tier, such as core."),
+        click.option(
+            "--ep-within", metavar="DOMAIN", help="No EP group leaves its domain: accelerator, or a tier up to minipod."
+        ),
+        click.option(
+            "--one-model", type=click.Choice(["job", "dp", "pp"]), help="The job, or each group, is on one GPU model."
+        ),
+        click.option(
+            "--stage-model",
+            multiple=True,
+            metavar="STAGES=MODEL",
+            help="GPU model of stages, such as 0-3=H100; may be given again, for all stages.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 @click.command(epilog="Example: spanfit place job.toml --cluster cluster.toml --weights weights.json -o placement.json")
-@click.argument("job", type=click.Path(path_type=Path))
+@click.argument("job", required=False, type=click.Path(path_type=Path))
 @click.option("--cluster", type=click.Path(path_type=Path), required=True, help="TOML cluster file or topology.conf.")
 @click.option("--weights", type=click.Path(path_type=Path), help="Take alpha and beta from this weights.json.")
-@click.option("--alpha", type=click.FloatRange(0, 1), help="Weight of DP groups by hand; beta is 1 - alpha.")
+@click.option("--alpha", type=click.FloatRange(0, 1), help="Weight of DP groups by hand; beta is what is left.")
 @click.option("--entry", help="Entry of the weights to use, by its job's name.")
+@click.option(
+    "--scaling",
+    type=click.Choice(["volumes", "paper"]),
+    default="volumes",
+    show_default=True,
+    help="Alpha from another shape: scaled by volumes where the job has a [step], or as it is.",
+)
+@click.option("--accept-stale", is_flag=True, help="Use stale weights; the placement records why they were stale.")
+@click.option(
+    "--ep-weight",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    show_default=True,
+    help="Weight of EP groups; alpha, beta share the rest.",
+)
+@_rule_options
+@click.option(
+    "--goal",
+    "goals",
+    multiple=True,
+    type=click.Choice(["mean-spread", "minipods", "room"]),
+    help="What chooses among equals, in the order given; all three unless any is given.",
+)
+@click.option(
+    "--fabric", type=click.Path(path_type=Path), help="Choose among equals by the step predicted on this fabric.json."
+)
+@click.option(
+    "--solver",
+    type=click.Choice(["fast", "exact", "paper"]),
+    default="fast",
+    show_default=True,
+    help="fast refutes and constructs, exact solves an integer program, paper places whole groups only.",
+)
 @click.option("--time-limit", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True, help="Seconds.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same placement.")
+@click.option("--repair", type=click.Path(path_type=Path), help="Mend this placement.json instead of placing a JOB.")
+@click.option("--failed", multiple=True, metavar=_HOSTS, help="Nodes of --repair that have failed; may be given again.")
+@click.option("--max-moves", type=click.IntRange(1), help="The most node ranks that --repair may move.")
+@click.option(
+    "--explain", "is_explained", is_flag=True, help="Also say which minipods limit, and what one more node buys."
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the placement as JSON.")
 @click.option(
     "--emit",
@@ -38,164 +104,195 @@ _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red", "bright_cyan", 
     help="Print this launch file on stdout; the drawing goes to stderr.",
 )
 @json_option
-def place(
-    job: Path,
-    cluster: Path,
-    weights: Path | None,
-    alpha: float | None,
-    entry: str | None,
-    time_limit: float,
-    seed: int,
-    output: Path | None,
-    launch_file: str | None,
-    as_json: bool,
-) -> None:
-    """Place JOB (a TOML job file) on the free nodes of a cluster, and say how good the placement is."""
-    if (weights is None) == (alpha is None):
-        raise click.UsageError("give one of --weights FILE and --alpha SHARE")
-    if entry is not None and weights is None:
-        raise click.UsageError("--entry chooses from --weights FILE")
+def place(job: Path | None, repair: Path | None, as_json: bool, launch_file: str | None, **options: Any) -> None:
+    """Place JOB (a TOML job file) on the free nodes of a cluster, and say how good the placement is.
+
+    With --repair and --failed, mend a placement instead: the same spreads with the fewest moved nodes.
+    """
     if as_json and launch_file:
         raise click.UsageError("--json and --emit both print on stdout; give one, and -o FILE for the placement")
-    from spanfit import files
-    from spanfit.placer.emit import emit
+    if (job is None) == (repair is None):
+        raise click.UsageError("give one of JOB and --repair PLACEMENT")
+    if options["is_explained"] and (as_json or launch_file):
+        raise click.UsageError("--explain prints tables; give it without --json and --emit")
+    if repair is not None:
+        _check_repair(click.get_current_context())
+        _mend(repair, as_json, launch_file, options)
+    elif job is not None:
+        _place(job, as_json, launch_file, options)
+
+
+def _place(path: Path, as_json: bool, launch_file: str | None, options: dict[str, Any]) -> None:
+    from spanfit.placer.choose import GOALS, Goal
+    from spanfit.placer.explain import explain
     from spanfit.placer.jobfile import read_job
     from spanfit.placer.place import place as place_job
-    from spanfit.topology.readers.cluster_file import read_cluster
+    from spanfit.placer.solve import Solver
 
-    spec = read_job(job)
-    alpha_share, beta_share, weights_hash = _weigh(spec, weights, entry) if weights else (alpha or 0.0, None, "")
+    _check_weights(options)
+    job, cluster = read_job(path), load_cluster(options["cluster"])
+    rules = _rules(job, options)
+    alpha, weights_hash, accepted = _alpha(path, job, cluster, rules, options)
+    left = 1 - options["ep_weight"]
     placement = place_job(
-        spec,
-        read_cluster(cluster),
-        alpha=alpha_share,
-        beta=1 - alpha_share if beta_share is None else beta_share,
+        job,
+        cluster,
+        alpha=alpha * left,
+        beta=(1 - alpha) * left,
+        ep_weight=options["ep_weight"],
+        rules=rules,
+        goals=tuple(map(Goal, options["goals"])) or GOALS,
+        step_time_s=_step_time(path, job, cluster, options["fabric"]) if options["fabric"] else None,
         weights_hash=weights_hash,
-        time_limit_s=time_limit,
-        seed=seed,
+        accepted_stale=accepted,
+        solver=Solver(options["solver"]),
+        time_limit_s=options["time_limit"],
+        seed=options["seed"],
     )
-    text = emit(placement, launch_file) if launch_file else None
-    if output:
-        files.write_json(output, placement)
-        talk(f"{output}: placement of job {spec.name} on {len(placement.cells)} nodes")
+    text = _written(placement, options["output"], launch_file)
     if as_json:
         print_json(placement)
     else:
-        _show(placement, on_stderr=text is not None)
+        show(placement, on_stderr=text is not None)
+    if options["is_explained"]:
+        show_uses(placement, explain(placement, cluster, time_limit_s=options["time_limit"]))
     if text is not None:
         click.echo(text, nl=False)
 
 
-def _weigh(job: "JobSpec", path: Path, entry: str | None) -> tuple[float, float, str]:
-    """Return alpha, beta and the hash of the weights, and say what limits them."""
+def _mend(path: Path, as_json: bool, launch_file: str | None, options: dict[str, Any]) -> None:
     from spanfit import files
-    from spanfit.placer.place import choose_weights
-    from spanfit.weights.io import read_weights
-    from spanfit.weights.model import remarks
+    from spanfit.placer.model import SCHEMA_VERSION, Placement
+    from spanfit.placer.repair import repair
 
-    weights = read_weights(path)
-    chosen = choose_weights(weights, job, entry)
-    for remark in remarks(chosen):
-        talk(f"warning: weights of {chosen.job}: {remark}")
-    grid = job.layout.grid(job.ngpus_per_node)
-    if (chosen.dp, chosen.pp) != grid:
-        talk(
-            f"warning: weights of {chosen.job} were measured on a grid of {chosen.dp} x {chosen.pp} nodes and job "
-            f"{job.name} has {grid[0]} x {grid[1]}; alpha belongs to a shape, so measure this one if it matters"
-        )
-    if job.gpu_model and chosen.gpu_model != job.gpu_model:
-        talk(f"warning: weights of {chosen.job} are for {chosen.gpu_model}, job {job.name} asks for {job.gpu_model}")
-    return chosen.alpha.value, chosen.beta.value, files.digest(weights)
-
-
-def _show(placement: "Placement", *, on_stderr: bool) -> None:
-    from rich.console import Console
-    from rich.text import Text
-
-    target = Console(stderr=True, highlight=False, width=None) if on_stderr else console()
-    letters = {name: _letters(index) for index, name in enumerate(_minipods(placement))}
-    for line in (*_drawing(placement, letters), Text(), *map(Text, _figures(placement))):
-        target.print(line, soft_wrap=True)
+    found = repair(
+        files.read_json(path, Placement, SCHEMA_VERSION),
+        load_cluster(options["cluster"]),
+        _hosts("--failed", options["failed"]),
+        max_moves=options["max_moves"],
+        time_limit_s=options["time_limit"],
+        seed=options["seed"],
+    )
+    text = _written(found.placement, options["output"], launch_file)
+    if as_json:
+        print_json(found)
+    else:
+        show(found.placement, on_stderr=text is not None)
+        show_repair(found, on_stderr=text is not None)
+    if text is not None:
+        click.echo(text, nl=False)
 
 
-def _minipods(placement: "Placement") -> list[str]:
-    """Return the minipods in the order in which the grid first shows them, row by row."""
-    return list(dict.fromkeys(name for _, name in sorted(zip(placement.cells, placement.minipods, strict=True))))
+def _written(placement: "Placement", output: Path | None, launch_file: str | None) -> str | None:
+    """Write the placement where it was asked for, and return the text of the launch file that was asked for."""
+    from spanfit import files
+    from spanfit.placer.emit import emit
 
-
-def _letters(index: int) -> str:
-    """Return A, B, ... Z, AA, AB, ... for 0, 1, ..."""
-    text = ""
-    index += 1
-    while index:
-        index, rest = divmod(index - 1, 26)
-        text = chr(ord("A") + rest) + text
+    text = emit(placement, launch_file) if launch_file else None
+    if output:
+        files.write_json(output, placement)
+        talk(f"{output}: placement of job {placement.job.name} on {len(placement.cells)} nodes")
     return text
 
 
-def _rows(placement: "Placement") -> list[tuple[str, ...]]:
-    nrows, ncolumns = len(placement.pp_spreads), len(placement.dp_spreads)
-    grid = [[""] * ncolumns for _ in range(nrows)]
-    for (row, column), name in zip(placement.cells, placement.minipods, strict=True):
-        grid[row][column] = name
-    return [tuple(row) for row in grid]
+def _check_repair(context: click.Context) -> None:
+    """Refuse options that a repair would leave aside."""
+    if not context.params["failed"]:
+        raise click.UsageError("--repair needs --failed HOSTLIST, the nodes that have failed")
+    names = {parameter.name: parameter.opts[-1] for parameter in context.command.params if parameter.name}
+    given = [name for name in names if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if others := [names[name] for name in given if name not in _REPAIR_TAKES]:
+        raise click.UsageError(f"--repair keeps the weights and rules of its placement; leave {', '.join(others)} out")
 
 
-def _drawing(placement: "Placement", letters: dict[str, str]) -> Iterator["Text"]:
-    """Yield which minipod each cell sits in, a line for each run of equal rows, then what the letters mean."""
-    from rich.text import Text
-
-    rows = _rows(placement)
-    yield Text(f"Job {placement.job.name} on cluster {placement.cluster}: {len(placement.cells)} nodes")
-    yield Text(f"{len(rows)} rows (PP groups) x {len(rows[0])} columns (DP groups); letters are minipods")
-    runs = [(row, len(list(found))) for row, found in groupby(rows)]
-    shown = runs if len(runs) <= MAX_LINES else runs[: MAX_LINES - 1]
-    start, width = 0, len(str(len(rows) - 1))
-    for row, count in shown:
-        end = start + count - 1
-        span = f"row  {start:>{2 * width + 1}}" if count == 1 else f"rows {start:>{width}}-{end:>{width}}"
-        line = Text.assemble(f"  {span}  ", *_cells(row, letters))
-        line.rstrip()
-        yield line
-        start = end + 1
-    if len(shown) < len(runs):
-        yield Text(f"  rows {start}-{len(rows) - 1}  ({len(runs) - len(shown)} more runs)")
-    nodes = Counter(placement.minipods)
-    for name, letter in letters.items():
-        yield Text.assemble("  ", (letter, _colour(letter)), f"  {name}, {_number(nodes[name], 'node')}")
+def _check_weights(options: dict[str, Any]) -> None:
+    if (options["weights"] is None) == (options["alpha"] is None):
+        raise click.UsageError("give one of --weights FILE and --alpha SHARE")
+    if options["entry"] is not None and options["weights"] is None:
+        raise click.UsageError("--entry chooses from --weights FILE")
+    if options["failed"] or options["max_moves"]:
+        raise click.UsageError("--failed and --max-moves belong to --repair PLACEMENT")
 
 
-def _cells(row: Sequence[str], letters: dict[str, str]) -> Iterator[tuple[str, str]]:
-    width = max(map(len, letters.values()))
-    if len(row) <= MAX_CELLS:
-        for name in row:
-            yield f"{letters[name]:<{width}} ", _colour(letters[name])
-        return
-    for name, run in groupby(row):
-        yield f"{letters[name]} x {len(list(run))}  ", _colour(letters[name])
+def _rules(job: "JobSpec", options: dict[str, Any]) -> "Rules":
+    from spanfit.errors import ConfigError
+    from spanfit.placer.rules import OneModel, Rules
+
+    try:
+        return Rules(
+            excluded=_hosts("--exclude", options["exclude"]),
+            pinned=_hosts("--pin", options["pin"]),
+            spares=options["spares"],
+            use_reserved=options["use_reserved"],
+            within=options["within"],
+            ep_within=options["ep_within"],
+            one_model=OneModel(options["one_model"]) if options["one_model"] else None,
+            stage_models=tuple(_stage_models(job.layout.pp, options["stage_model"])),
+        )
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
 
 
-def _colour(letter: str) -> str:
-    return _COLOURS[sum(map(ord, letter)) % len(_COLOURS)]
+def _hosts(option: str, hostlists: tuple[str, ...]) -> tuple[str, ...]:
+    from spanfit.errors import ConfigError
+    from spanfit.topology.hostlist import expand_hostlist
+
+    try:
+        return tuple(dict.fromkeys(name for text in hostlists for name in expand_hostlist(text)))
+    except ValueError as error:
+        raise ConfigError(f"{option}: {error}") from error
 
 
-def _number(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+def _stage_models(nstages: int, texts: tuple[str, ...]) -> Iterator[str]:
+    """Yield the model of each stage; ValueError where a text is wrong or a stage has none or two."""
+    from spanfit.topology.hostlist import expand_hostlist
+
+    models: dict[str, str] = {}
+    for text in texts:
+        stages, is_given, model = text.partition("=")
+        if not (stages and is_given and model):
+            raise ValueError(f"--stage-model: found {text!r}, expected STAGES=MODEL, such as 0-3=H100")
+        for stage in expand_hostlist(f"[{stages}]"):
+            if models.setdefault(stage, model) != model:
+                raise ValueError(f"--stage-model: found {models[stage]} and {model} for stage {stage}, expected one")
+    expected = [str(stage) for stage in range(nstages)] if texts else []
+    if sorted(models) != sorted(expected):
+        raise ValueError(f"--stage-model: found stages {', '.join(models)}, expected 0 to {nstages - 1}, each once")
+    return (models[stage] for stage in expected)
 
 
-def _figures(placement: "Placement") -> Iterator[str]:
-    from spanfit import units
+def _alpha(
+    path: Path, job: "JobSpec", cluster: "Cluster", rules: "Rules", options: dict[str, Any]
+) -> tuple[float, str, tuple[str, ...]]:
+    """Return alpha, the hash of the weights and why they were stale, and say what limits them."""
+    if options["weights"] is None:
+        return options["alpha"], "", ()
+    from spanfit.cli.weighing import chosen_entry, scaling_target
+    from spanfit.weights.io import content_hash, read_weights
+    from spanfit.weights.scaling import Scaling, scaled_alpha
 
-    kinds = (
-        ("DP groups", placement.dp_spreads, placement.best_fit_dp_spread),
-        ("PP groups", placement.pp_spreads, placement.best_fit_pp_spread),
+    weights = read_weights(options["weights"])
+    chosen, accepted = chosen_entry(
+        options["weights"], weights, options["entry"], job, cluster, rules, accept_stale=options["accept_stale"]
     )
-    for kind, spreads, best_fit in kinds:
-        mean = sum(spreads) / len(spreads)
-        yield f"{kind}: spread {max(spreads)} (mean {mean:.2f}) over {len(spreads)} groups; best-fit {best_fit}"
-    a, b = max(placement.dp_spreads), max(placement.pp_spreads)
-    terms = f"{placement.alpha:.4g} x {a} + {placement.beta:.4g} x {b}"
-    value, bound, peer = (f"{x:.4g}" for x in (placement.objective, placement.bound, placement.best_fit_objective))
-    yield f"objective {value} = {terms}; bound {bound}; best-fit {peer}"
-    yield f"{placement.status}: {placement.certificate}"
-    yield f"solved in {units.format_time(placement.solve_s)} by {placement.solver}"
+    alpha, grid = chosen.alpha.value, job.layout.grid(job.ngpus_per_node)
+    if target := scaling_target(options["scaling"], path, chosen, job, cluster, rules):
+        shape, minipods = target
+        alpha = scaled_alpha(chosen, shape, Scaling.VOLUMES, minipods)
+        talk(f"alpha of {chosen.job} is {chosen.alpha.value:.4g}; scaled to job {job.name} by volumes {alpha:.4g}")
+    elif (chosen.dp, chosen.pp) != grid:
+        talk(
+            f"warning: weights of {chosen.job} were measured on a grid of {chosen.dp} x {chosen.pp} nodes and job "
+            f"{job.name} has {grid[0]} x {grid[1]}; alpha belongs to a shape; a [step] table of the job and volumes of "
+            "the entry would scale it"
+        )
+    return alpha, content_hash(weights), accepted
+
+
+def _step_time(path: Path, job: "JobSpec", cluster: "Cluster", fabric: Path) -> "StepTime":
+    from spanfit.bench.job_file import read_training_job
+    from spanfit.profiler.predict.parameters import read_parameters
+    from spanfit.profiler.predict.step import StepPredictor
+
+    fair = read_parameters(fabric).fair()
+    return StepPredictor(read_training_job(path), cluster, fair, ngpus_per_node=job.ngpus_per_node).step_time_s

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from spanfit.cli.clusters import load_cluster
 from spanfit.cli.options import run_argument, store_option
 from spanfit.cli.output import talk
 
@@ -70,10 +71,10 @@ def report(
 def _free(placed: "Placement", path: Path) -> dict[str, int]:
     """Return the nodes of each minipod that were free for a placed job; ConfigError where the cluster is another."""
     from spanfit.errors import ConfigError
-    from spanfit.placer.place import free_nodes, verify
-    from spanfit.topology.readers.cluster_file import read_cluster
+    from spanfit.placer.constraints import free_nodes
+    from spanfit.placer.verify import verify
 
-    cluster = read_cluster(path)
+    cluster = load_cluster(path)
     try:
         verify(placed, cluster)
     except ValueError as error:
@@ -81,5 +82,5 @@ def _free(placed: "Placement", path: Path) -> dict[str, int]:
             f"{path}: the placement does not hold on this cluster: {error}; place the job again"
         ) from None
     labels = cluster.switch_labels("minipod")
-    members = cluster.minipods(free_nodes(placed.job, cluster))
+    members = cluster.minipods(free_nodes(placed.job, cluster, placed.rules))
     return {labels[switch]: len(nodes) for switch, nodes in members.items()}

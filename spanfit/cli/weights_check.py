@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from spanfit.cli.clusters import load_cluster
 from spanfit.cli.options import store_option
 from spanfit.cli.output import json_option, print_json, print_table, talk
 
@@ -66,12 +67,11 @@ def check(
 def _findings(weights: WeightSet, against: str, store: Path) -> tuple[Finding, ...]:
     from spanfit.errors import ConfigError
     from spanfit.results.store import Store
-    from spanfit.topology.readers.cluster_file import read_cluster
     from spanfit.weights.check import check_against_nodes, check_against_run
 
     now = datetime.now(UTC)
     if Path(against).is_file():
-        models = {node.gpu_model for node in read_cluster(Path(against)).nodes if node.gpu_model}
+        models = {node.gpu_model for node in load_cluster(Path(against)).nodes if node.gpu_model}
         return check_against_nodes(weights, models, now=now)
     info, frame = Store(store).read(Store(store).resolve(against))
     if info.run_id in weights.run_ids:

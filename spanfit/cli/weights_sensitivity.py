@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from spanfit.cli.clusters import load_cluster
 from spanfit.cli.output import json_option, print_json, print_table, talk
 from spanfit.results.schema import Estimate
 from spanfit.weights.model import format_weight
@@ -68,11 +69,10 @@ def sensitivity(
         raise click.UsageError("--entry chooses from --weights FILE")
     from spanfit import files
     from spanfit.placer.jobfile import read_job
-    from spanfit.topology.readers.cluster_file import read_cluster
     from spanfit.weights.sensitivity import alpha_ranges
 
     job = read_job(job_file)
-    found = read_cluster(cluster)
+    found = load_cluster(cluster)
     marked = None if alpha is None else Estimate(value=alpha, ci_low=None, ci_high=None)
     accepted: tuple[str, ...] = ()
     if weights is not None:

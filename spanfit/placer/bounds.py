@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from functools import lru_cache
 from math import isqrt
 
 import numpy as np
-import numpy.typing as npt
 
+from spanfit.placer.boxes import box_value, boxes_of, most_cells
 from spanfit.placer.model import Problem
 
 _EVALUATIONS = 60
@@ -28,6 +29,7 @@ class Rule(StrEnum):
     WHOLE_COLUMNS = "whole columns"
     PRODUCT = "product"
     BOX = "box"
+    WHOLE_BOXES = "whole boxes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +43,7 @@ class Certificate:
     reached, needed : Fraction
         What can be reached at most, and what would be needed; reached < needed.
     row_price, column_price : Fraction
-        The multipliers (lambda, mu) of the box rule, 0 for the others.
+        The multipliers (lambda, mu) of the box rules, 0 for the others.
     """
 
     a: int
@@ -61,6 +63,8 @@ class Certificate:
             return f"a = 1, and {self.b} minipods hold {reached} whole columns of {needed}"
         if self.rule is Rule.PRODUCT:
             return f"a b = {reached}, and the product bound is {needed}"
+        if self.rule is Rule.WHOLE_BOXES:
+            return f"({self.a}, {self.b}) holds at most {reached} of {needed} cells (whole boxes, all of them counted)"
         prices = f"lambda = {float(self.row_price):.4g}, mu = {float(self.column_price):.4g}"
         return f"({self.a}, {self.b}) holds at most {reached} of {needed} cells (box bound, {prices})"
 
@@ -76,7 +80,7 @@ def refute(problem: Problem, a: int, b: int) -> Certificate | None:
         return _refute_whole(problem, a, b, Rule.WHOLE_ROWS)
     if a == 1:
         return _refute_whole(problem, a, b, Rule.WHOLE_COLUMNS)
-    return _refute_product(problem, a, b) or _refute_box(problem, a, b)
+    return refute_by_product(problem, a, b) or _refute_box(problem, a, b)
 
 
 def check(certificate: Certificate, problem: Problem) -> bool:
@@ -85,8 +89,11 @@ def check(certificate: Certificate, problem: Problem) -> bool:
     if certificate.rule is Rule.BOX:
         prices = certificate.row_price, certificate.column_price
         return min(prices) >= 0 and box_value(problem, a, b, *prices) < problem.ncells
+    if certificate.rule is Rule.WHOLE_BOXES:
+        prices = certificate.row_price, certificate.column_price
+        return min(prices) >= 0 and most_cells(problem, a, b, *prices) < problem.ncells
     if certificate.rule is Rule.PRODUCT:
-        return _refute_product(problem, a, b) is not None
+        return refute_by_product(problem, a, b) is not None
     return min(a, b) == 1 and _refute_whole(problem, a, b, certificate.rule) is not None
 
 
@@ -114,113 +121,110 @@ def product_bound(problem: Problem) -> Fraction:
     Cauchy-Schwarz on n_m <= |R_m| |C_m|; the sum is concave in n, so filling the largest minipods first is its
     minimum. Roots are rounded down in integers, so the result is exact as a bound.
     """
-    left, roots = problem.ncells, 0
-    for nodes in sorted(problem.free, reverse=True):
+    return _product_bound(problem.free, problem.ncells)
+
+
+@lru_cache(maxsize=8)
+def _product_bound(free: tuple[int, ...], ncells: int) -> Fraction:
+    left, roots = ncells, 0
+    for nodes in sorted(free, reverse=True):
         taken = min(nodes, left)
         roots += isqrt(taken << 2 * _ROOT_BITS)
         left -= taken
-    return Fraction(roots * roots, problem.ncells << 2 * _ROOT_BITS)
+    return Fraction(roots * roots, ncells << 2 * _ROOT_BITS)
 
 
-def _refute_product(problem: Problem, a: int, b: int) -> Certificate | None:
+def refute_by_product(problem: Problem, a: int, b: int) -> Certificate | None:
+    """Return a proof by the product bound that no pair of product a * b or less can be reached, or None."""
     needed = product_bound(problem)
     if a * b >= needed:
         return None
     return Certificate(a=a, b=b, rule=Rule.PRODUCT, reached=Fraction(a * b), needed=needed)
 
 
-def box_value(problem: Problem, a: int, b: int, row_price: Fraction, column_price: Fraction) -> Fraction:
-    """Return the most cells that (a, b) can hold by the box relaxation priced at (lambda, mu), exactly.
+def _refute_box(problem: Problem, a: int, b: int) -> Certificate | None:
+    """Search (lambda, mu) in floats; whatever is found is proven again in integers."""
+    value, row, column = _box_prices(problem, a, b, problem.ncells)
+    if value >= problem.ncells - 1e-6:
+        return None
+    prices = _as_fraction(row), _as_fraction(column)
+    reached = box_value(problem, a, b, *prices)
+    return _box_certificate(problem, a, b, Rule.BOX, reached, *prices)
+
+
+def _as_fraction(price: float) -> Fraction:
+    return Fraction(round(price * _DENOMINATOR), _DENOMINATOR)
+
+
+def _box_prices(problem: Problem, a: int, b: int, enough: int) -> tuple[float, float, float]:
+    """Return the lowest value of the priced relaxation that was found, below ``enough`` if any, and its prices.
 
     Notes
     -----
-    lambda b D + mu a P + sum over m of max(0, max over k <= P, r of min(c_m, r k) - lambda r - mu k). For each k the
-    term is concave in r with its kink at c_m / k, so r is one of floor and ceil of that, at most D.
+    Polyak steps towards ``enough``, or towards what lies a little below the best value where ``enough`` is 0.
     """
-    scale = row_price.denominator * column_price.denominator
-    row, column = int(row_price * scale), int(column_price * scale)
-    nrows, ncolumns = problem.nrows, problem.ncolumns
-    total = row * b * nrows + column * a * ncolumns
-    gains: dict[int, int] = {}
-    for nodes in problem.free:
-        if nodes not in gains:
-            gains[nodes] = max(
-                0,
-                *(
-                    scale * min(nodes, r * k) - row * r - column * k
-                    for k in range(1, ncolumns + 1)
-                    for r in (min(nrows, nodes // k), min(nrows, -(-nodes // k)))
-                ),
-            )
-        total += gains[nodes]
-    return Fraction(total, scale)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Boxes:
-    """The boxes (r rows x k columns) of each distinct number of free nodes, as arrays of shape (distinct, 2P)."""
-
-    rows: npt.NDArray[np.float64]
-    columns: npt.NDArray[np.float64]
-    cells: npt.NDArray[np.float64]
-    count: npt.NDArray[np.float64]
-
-
-def _boxes(problem: Problem) -> _Boxes:
-    free, count = np.unique([nodes for nodes in problem.free if nodes], return_counts=True)
-    widths = np.arange(1, problem.ncolumns + 1)
-    floors = free[:, None] // widths
-    ceils = -(-free[:, None] // widths)
-    rows = np.minimum(np.concatenate([floors, ceils], axis=1), problem.nrows)
-    columns = np.broadcast_to(np.concatenate([widths, widths]), rows.shape)
-    cells = np.minimum(free[:, None], rows * columns)
-    return _Boxes(
-        rows=rows.astype(float), columns=columns.astype(float), cells=cells.astype(float), count=count.astype(float)
-    )
-
-
-def _refute_box(problem: Problem, a: int, b: int) -> Certificate | None:
-    """Search (lambda, mu) by Polyak steps in floats; whatever is found is proven again in integers."""
-    boxes, ncells = _boxes(problem), problem.ncells
+    boxes, ncells = boxes_of(problem), problem.ncells
+    box_rows, box_columns, box_cells = (each.astype(float) for each in (boxes.rows, boxes.columns, boxes.cells))
     row_room, column_room = b * problem.nrows, a * problem.ncolumns
     row_scale, column_scale = problem.ncolumns / b, problem.nrows / a
     row, column = row_scale / 2, column_scale / 2
     lines = np.arange(len(boxes.count))
+    best = (float("inf"), row, column)
     for evaluation in range(_EVALUATIONS):
-        gains = boxes.cells - row * boxes.rows - column * boxes.columns
-        best = gains.argmax(axis=1)
-        weight = np.where(gains[lines, best] > 0, boxes.count, 0.0)
-        value = row * row_room + column * column_room + float(weight @ gains[lines, best])
-        if value < ncells - 1e-6:
-            certificate = _box_certificate(problem, a, b, row, column)
-            if certificate is not None:
-                return certificate
-        row_slope = (row_room - float(weight @ boxes.rows[lines, best])) * row_scale
-        column_slope = (column_room - float(weight @ boxes.columns[lines, best])) * column_scale
+        gains = box_cells - row * box_rows - column * box_columns
+        chosen = gains.argmax(axis=1)
+        gain = gains[lines, chosen]
+        weight = np.where(gain > 0, boxes.count, 0.0)
+        value = row * row_room + column * column_room + float(weight @ gain)
+        best = min(best, (value, row, column))
+        if value < enough - 1e-6:
+            break
+        row_slope = (row_room - float(weight @ box_rows[lines, chosen])) * row_scale
+        column_slope = (column_room - float(weight @ box_columns[lines, chosen])) * column_scale
+        if enough and min(row_slope, column_slope) >= 0 and weight @ box_cells[lines, chosen] >= enough:
+            break  # These boxes fit, so no prices go below.
         row_slope = 0.0 if row <= 0 < row_slope else row_slope
         column_slope = 0.0 if column <= 0 < column_slope else column_slope
         norm = row_slope**2 + column_slope**2
         if norm < 1e-12:
-            return None
-        target = ncells - (1.0 if evaluation <= _EVALUATIONS // 2 else 0.01)
+            break
+        near = enough - (1.0 if evaluation <= _EVALUATIONS // 2 else 0.01)
+        target = near if enough else best[0] - 0.02 * ncells * 0.9**evaluation
         step = (value - target) / norm
         row = max(0.0, row - step * row_slope * row_scale)
         column = max(0.0, column - step * column_slope * column_scale)
-    return None
+    return best
 
 
-def _box_certificate(problem: Problem, a: int, b: int, row: float, column: float) -> Certificate | None:
-    row_price = Fraction(round(row * _DENOMINATOR), _DENOMINATOR)
-    column_price = Fraction(round(column * _DENOMINATOR), _DENOMINATOR)
-    reached = box_value(problem, a, b, row_price, column_price)
+def _box_certificate(
+    problem: Problem, a: int, b: int, rule: Rule, reached: Fraction, row_price: Fraction, column_price: Fraction
+) -> Certificate | None:
     if reached >= problem.ncells:
         return None
     return Certificate(
         a=a,
         b=b,
-        rule=Rule.BOX,
+        rule=rule,
         reached=reached,
         needed=Fraction(problem.ncells),
         row_price=row_price,
         column_price=column_price,
     )
+
+
+def whole_boxes_work(problem: Problem, a: int, b: int) -> float:
+    """Return about how many table entries ``refute_whole_boxes`` looks at."""
+    value, row, column = _box_prices(problem, a, b, 0)
+    boxes = boxes_of(problem)
+    gains = boxes.cells - row * boxes.rows - column * boxes.columns
+    short = np.maximum(gains.max(axis=1), 0)[:, None] - gains
+    worthy = (short <= value - problem.ncells) @ np.ones(gains.shape[1])
+    return float(boxes.count @ worthy) * 5 * a * problem.ncolumns * b * problem.nrows
+
+
+def refute_whole_boxes(problem: Problem, a: int, b: int) -> Certificate | None:
+    """Return a proof by whole boxes that (a, b) cannot be reached, or None; stronger and dearer than ``refute``."""
+    _, row, column = _box_prices(problem, a, b, 0)
+    prices = _as_fraction(row), _as_fraction(column)
+    reached = Fraction(most_cells(problem, a, b, *prices))
+    return _box_certificate(problem, a, b, Rule.WHOLE_BOXES, reached, *prices)

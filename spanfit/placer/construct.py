@@ -4,17 +4,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from enum import IntEnum
 
+from spanfit.placer.bands import Shape
 from spanfit.placer.bounds import refute
 from spanfit.placer.model import Grid, Problem, check_capacity, column_spreads, row_spreads
-from spanfit.placer.stacks import Shape, build
+from spanfit.placer.stacks import build
 
 
 class Effort(IntEnum):
     """How hard to look for a grid; the value is the steps of one local search."""
 
+    DEAL = 0
     QUICK = 400
     NORMAL = 2500
-    HARD = 12000
 
 
 def transpose(problem: Problem) -> Problem:
@@ -81,18 +82,24 @@ def whole_rows(problem: Problem) -> Grid:
 
 def _shapes(problem: Problem, a: int, b: int, effort: Effort) -> list[tuple[bool, Shape]]:
     """Return the shapes to try, as (rows and columns exchanged, shape), the likeliest first."""
-    upright = _one_way(problem.nrows, problem.ncolumns, a, b, effort)
-    flipped = _one_way(problem.ncolumns, problem.nrows, b, a, effort)
-    return [(False, shape) for shape in upright] + [(True, shape) for shape in flipped]
+    most = 2 if effort <= Effort.QUICK else max(a, b)
+    upright = shapes_one_way(problem.nrows, problem.ncolumns, a, b, most=most)
+    flipped = shapes_one_way(problem.ncolumns, problem.nrows, b, a, most=most)
+    ways = [(place, False, shape) for place, shape in enumerate(upright)]
+    ways += [(place, True, shape) for place, shape in enumerate(flipped)]
+    return [(is_flipped, shape) for _, is_flipped, shape in sorted(ways, key=lambda way: way[:2])]
 
 
-def _one_way(nrows: int, ncolumns: int, depth: int, row_spread: int, effort: Effort) -> list[Shape]:
-    most = min(row_spread, ncolumns)
-    numbers = [1, most] if effort is Effort.QUICK else [1, *range(most, 1, -1)]
+def shapes_one_way(nrows: int, ncolumns: int, depth: int, row_spread: int, *, most: int) -> list[Shape]:
+    """Return shapes of columns of at most ``depth`` minipods, the likeliest first.
+
+    As many groups as the row spread, the exact variant, one group, then up to ``most`` numbers of groups in all.
+    """
+    largest = min(row_spread, ncolumns)
+    numbers = list(dict.fromkeys([largest, 1, *range(largest - 1, 1, -1)]))[:most]
     shapes = [
-        Shape(nrows=nrows, ncolumns=ncolumns, depth=depth, row_spread=row_spread, ngroups=number)
-        for number in dict.fromkeys(numbers)
+        Shape(nrows=nrows, ncolumns=ncolumns, depth=depth, row_spread=row_spread, ngroups=number) for number in numbers
     ]
     if 1 <= row_spread - 1 <= ncolumns:
-        shapes.append(replace(shapes[0], ngroups=row_spread - 1, is_exact=True))
+        shapes.insert(1, replace(shapes[0], ngroups=row_spread - 1, is_exact=True))
     return shapes

@@ -1,4 +1,4 @@
-"""HiGHS in a process of its own [edge].
+"""HiGHS, or CP-SAT by ``cpsat``, in a process of its own [edge].
 
 HiGHS may overrun its time limit by minutes and prints a banner to stdout from its constructor. So it runs in a child
 process that is killed when the time is over, with the child's stdout closed while it works. Models and answers travel
@@ -9,10 +9,11 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,8 +23,23 @@ from spanfit.placer.mip import Floats, MipModel
 if TYPE_CHECKING:
     from highspy import HighsLp
 
-_START_S = 0.7
-"""What starting the child may take of the time; HiGHS itself is given the rest."""
+_START_S = 0.3
+"""What starting the child may take of the time; the solver itself is given the rest."""
+
+
+class Engine(StrEnum):
+    """Who solves a model; the value is how it is told of."""
+
+    HIGHS = "HiGHS"
+    CP_SAT = "CP-SAT"
+
+
+_MODULES = {Engine.HIGHS: "spanfit.placer.highs", Engine.CP_SAT: "spanfit.placer.cpsat"}
+
+
+def best_engine() -> Engine:
+    """Return CP-SAT where OR-Tools is installed (the extra ``exact``), else HiGHS."""
+    return Engine.CP_SAT if find_spec("ortools") else Engine.HIGHS
 
 
 class MipStatus(StrEnum):
@@ -32,6 +48,7 @@ class MipStatus(StrEnum):
     OPTIMAL = "optimal"
     INFEASIBLE = "infeasible"
     STOPPED = "stopped"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,23 +58,20 @@ class MipAnswer:
     Attributes
     ----------
     status : MipStatus
-        stopped where the time ended first.
+        stopped where the time ended first, failed where the engine's process ended badly.
     values : array or None
         A feasible solution if any was found.
+    reason : str
+        How it failed.
     """
 
     status: MipStatus
     values: Floats | None
+    reason: str = ""
 
 
-def run_mip(model: MipModel, *, time_limit_s: float, seed: int = 0) -> MipAnswer:
-    """Return HiGHS's answer to a model, in ``time_limit_s`` seconds at most whatever HiGHS does.
-
-    Raises
-    ------
-    RuntimeError
-        If the child process fails.
-    """
+def run_mip(model: MipModel, *, time_limit_s: float, seed: int = 0, engine: Engine = Engine.HIGHS) -> MipAnswer:
+    """Return an engine's answer to a model, in ``time_limit_s`` seconds at most whatever it does."""
     buffer = io.BytesIO()
     np.savez(
         buffer,
@@ -68,7 +82,7 @@ def run_mip(model: MipModel, *, time_limit_s: float, seed: int = 0) -> MipAnswer
     )
     # The child finds what this process finds, and nothing that happens to lie in the working folder.
     environ = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    command = [sys.executable, "-P", "-m", "spanfit.placer.highs"]
+    command = [sys.executable, "-P", "-m", _MODULES[engine]]
     try:
         child = subprocess.run(
             command, input=buffer.getvalue(), capture_output=True, timeout=time_limit_s, env=environ, check=False
@@ -76,7 +90,9 @@ def run_mip(model: MipModel, *, time_limit_s: float, seed: int = 0) -> MipAnswer
     except subprocess.TimeoutExpired:
         return MipAnswer(status=MipStatus.STOPPED, values=None)
     if child.returncode:
-        raise RuntimeError(f"HiGHS ended with code {child.returncode}: {child.stderr.decode(errors='replace')[-500:]}")
+        said = child.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        reason = f"{engine} ended with code {child.returncode}: {said[-200:] or 'it said nothing'}"
+        return MipAnswer(status=MipStatus.FAILED, values=None, reason=reason)
     with np.load(io.BytesIO(child.stdout), allow_pickle=False) as answer:
         values = answer["values"]
         return MipAnswer(status=MipStatus(str(answer["status"])), values=values if values.size else None)
@@ -133,10 +149,11 @@ def _highs_model(model: MipModel) -> "HighsLp":
     return lp
 
 
-def _main() -> None:
+def serve(solve: Callable[..., MipAnswer]) -> None:
+    """Solve the model on stdin and write the answer to stdout, as ``run_mip`` expects of its child."""
     with np.load(io.BytesIO(sys.stdin.buffer.read()), allow_pickle=False) as archive:
         model = MipModel(**{item.name: archive[item.name] for item in fields(MipModel)})
-        answer = solve_here(model, time_limit_s=float(archive["time_limit_s"]), seed=int(archive["seed"]))
+        answer = solve(model, time_limit_s=float(archive["time_limit_s"]), seed=int(archive["seed"]))
     values = np.array([]) if answer.values is None else answer.values
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, status=np.array(str(answer.status)), values=values)
@@ -144,4 +161,4 @@ def _main() -> None:
 
 
 if __name__ == "__main__":
-    _main()
+    serve(solve_here)

@@ -18,6 +18,9 @@ from spanfit.placer.slabs import EPSILON, Taken, transport
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
+_ORDERED_BY = 12
+"""Minipods by whose touches the columns of the type model are ordered."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MipModel:
@@ -45,7 +48,7 @@ class MipModel:
 
 
 @dataclass(slots=True)
-class _Builder:
+class Builder:
     """Variables and rows, collected one by one."""
 
     variables: list[tuple[float, float, float, int]] = field(default_factory=list)
@@ -55,16 +58,19 @@ class _Builder:
     value: list[float] = field(default_factory=list)
 
     def variable(self, lower: float, upper: float, *, is_integer: bool, cost: float = 0.0) -> int:
+        """Add a variable and return its place."""
         self.variables.append((cost, lower, upper, int(is_integer)))
         return len(self.variables) - 1
 
     def row(self, terms: Sequence[tuple[int, float]], lower: float = -np.inf, upper: float = np.inf) -> None:
+        """Add lower <= sum of factor * variable <= upper."""
         self.index += [variable for variable, _ in terms]
         self.value += [factor for _, factor in terms]
         self.start.append(len(self.index))
         self.bounds.append((lower, upper))
 
     def finish(self) -> MipModel:
+        """Return the model of all that was added."""
         cost, lower, upper, is_integer = (np.array(column) for column in zip(*self.variables, strict=True))
         row_lower, row_upper = (np.array(column, dtype=float) for column in zip(*self.bounds, strict=True))
         return MipModel(
@@ -105,7 +111,7 @@ def paper_model(nunits: int, size: int, free: Sequence[int], used_weight: float,
     used_weight, split_weight : float
         Weights of the minipods used (alpha where the unit is a PP group) and of the largest split T.
     """
-    build = _Builder()
+    build = Builder()
     minipods = range(len(free))
     used = [build.variable(0, 1, is_integer=True, cost=used_weight or EPSILON) for _ in minipods]
     selected = [[build.variable(0, 1, is_integer=True) for _ in minipods] for _ in range(nunits)]
@@ -180,9 +186,10 @@ def type_model(problem: Problem, a: int, b: int) -> TypeModel:
     z_B rows touch only the minipods B, |B| = min(b, K); in column j they take f_Bjm cells from minipod m. With
     sum z = D, sum over m of f_Bjm = z_B, sum over B of f_Bjm <= min(D, c_m) y_jm, sum over m of y_jm <= a and
     sum f <= c_m. Rows of a type are alike, so any z and f are a grid; f may be continuous once z and y are whole,
-    because the rest is a flow. Columns are ordered by their sets, so that no two solutions differ by their order.
+    because the rest is a flow. Columns are ordered by which of the first few minipods they touch, so that few solutions
+    differ by their order only; of all minipods the factors, powers of 2, would drown a solver's tolerance.
     """
-    build, nrows = _Builder(), problem.nrows
+    build, nrows = Builder(), problem.nrows
     minipods = [m for m, nodes in enumerate(problem.free) if nodes]
     columns = range(problem.ncolumns)
     types = tuple(combinations(minipods, min(b, len(minipods))))
@@ -207,8 +214,8 @@ def type_model(problem: Problem, a: int, b: int) -> TypeModel:
     for j in columns:
         build.row([(touches[j][m], 1.0) for m in minipods], upper=a)
     for j in columns[:-1]:
-        this = [(touches[j][m], 2.0**place) for place, m in enumerate(minipods)]
-        following = [(touches[j + 1][m], -(2.0**place)) for place, m in enumerate(minipods)]
+        this = [(touches[j][m], 2.0**place) for place, m in enumerate(minipods[:_ORDERED_BY])]
+        following = [(touches[j + 1][m], -(2.0**place)) for place, m in enumerate(minipods[:_ORDERED_BY])]
         build.row(this + following, upper=0)
     return TypeModel(
         mip=build.finish(),

@@ -5,10 +5,14 @@ is the number of minipods that it touches. The objective is alpha * a + beta * b
 and b the largest row (PP) spread (the counted reading of Eq. 2 of arXiv 2509.15940).
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 
+from spanfit.errors import InfeasibleError
+from spanfit.placer.rules import NO_RULES, Rules
 from spanfit.topology.model import RankMap
 from spanfit.workload.layout import ParallelLayout
 
@@ -20,6 +24,22 @@ class PlacementStatus(StrEnum):
 
     OPTIMAL = "optimal"
     FEASIBLE = "feasible"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeBytes:
+    """Bytes that an edge between two nodes carries in a step.
+
+    Attributes
+    ----------
+    ring_bytes : float
+        V_d, what a node sends to the next of its DP rings.
+    chain_bytes : float
+        V_p, what the nodes of two neighbouring stages send each other, both ways together.
+    """
+
+    ring_bytes: float
+    chain_bytes: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +55,8 @@ class JobSpec:
         Only nodes of this model are used where it is given.
     command : tuple of str
         What each node runs once placed; used by the launch files.
+    edges : EdgeBytes or None
+        None where the job does not say what a step moves.
     """
 
     name: str
@@ -42,6 +64,7 @@ class JobSpec:
     ngpus_per_node: int
     gpu_model: str | None = None
     command: tuple[str, ...] = ()
+    edges: EdgeBytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +111,11 @@ def objective(grid: Grid, problem: Problem) -> float:
     return problem.alpha * max(column_spreads(grid)) + problem.beta * max(row_spreads(grid))
 
 
+def literal(spread: int) -> int:
+    """Return Eq. 3's D as printed for a group that touches ``spread`` minipods: 0 for one, else their number."""
+    return 0 if spread == 1 else spread
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solution:
     """A filled grid and what is known of it.
@@ -104,6 +132,8 @@ class Solution:
         How the bound was proven, in words.
     solver : str
         What found the grid.
+    solve_s : float
+        Seconds that it took; solutions that differ in nothing else are equal.
     """
 
     grid: tuple[tuple[int, ...], ...]
@@ -112,6 +142,36 @@ class Solution:
     status: PlacementStatus
     certificate: str
     solver: str
+    solve_s: float = field(default=0.0, compare=False)
+
+    @property
+    def gap(self) -> float:
+        """The objective over the bound, less 1: by how much a better grid could be better at most."""
+        return self.objective / self.bound - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossing:
+    """What a placement sends between minipods.
+
+    Attributes
+    ----------
+    rings, chains : int
+        Edges between minipods: of DP rings, each in minipod order, and of chains along PP groups.
+    ranked_rings : int
+        The same of rings in the order of the ranks.
+    busiest : str
+        The minipod whose uplink carries most, "" where volumes are not known.
+    busiest_bytes, total_bytes : float or None
+        Of that uplink, in and out together, and of all edges between minipods, in a step.
+    """
+
+    rings: int
+    chains: int
+    ranked_rings: int
+    busiest: str = ""
+    busiest_bytes: float | None = None
+    total_bytes: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +198,23 @@ class Placement:
     weights_hash : str
         SHA-256 of the weights file, "" where the weights were given by hand.
     cluster : str
+    rules : Rules
+        What it had to respect.
+    choice : str
+        What was chosen where the rules leave a choice: the zone, or the GPU models of its parts.
+    spares : tuple of str
+        Free nodes kept in the minipods that it uses.
+    ep_weight : float
+        Weight of the largest EP spread; alpha, beta and it sum to 1.
+    ep_spreads : tuple of int
+        Minipods that each EP group touches, column by column; () where EP groups stay inside nodes, or neither weights
+        nor rules ask for them.
+    crossing : Crossing or None
+        None in files of earlier versions.
+    accepted_stale : tuple of str
+        Why the weights were stale, where they were used all the same.
+    step_s : float or None
+        Predicted time of a step, where a fabric was given to choose among equals by.
     """
 
     schema_version: int
@@ -160,16 +237,31 @@ class Placement:
     alpha: float
     beta: float
     weights_hash: str
+    rules: Rules = NO_RULES
+    choice: str = ""
+    spares: tuple[str, ...] = ()
+    ep_weight: float = 0.0
+    ep_spreads: tuple[int, ...] = ()
+    crossing: Crossing | None = None
+    accepted_stale: tuple[str, ...] = ()
+    step_s: float | None = None
+
+
+def check_feasible(problem: Problem) -> None:
+    """Raise InfeasibleError, in numbers, where the minipods have too few free nodes."""
+    total = sum(problem.free)
+    if total < problem.ncells:
+        raise InfeasibleError(
+            f"the job needs {problem.ncells} nodes ({problem.nrows} x {problem.ncolumns}), {total} are free: "
+            f"{', '.join(map(str, problem.free))} by minipod; free {problem.ncells - total} more nodes or ask for fewer"
+        )
 
 
 def check_capacity(grid: Grid, problem: Problem) -> None:
     """Raise ValueError unless the grid has the problem's shape and no minipod gives more nodes than it has free."""
     if len(grid) != problem.nrows or any(len(row) != problem.ncolumns for row in grid):
         raise ValueError(f"grid is not {problem.nrows} x {problem.ncolumns}")
-    used: dict[int, int] = {}
-    for row in grid:
-        for minipod in row:
-            used[minipod] = used.get(minipod, 0) + 1
+    used = Counter(chain.from_iterable(grid))
     over: Mapping[int, int] = {m: n for m, n in used.items() if not 0 <= m < len(problem.free) or n > problem.free[m]}
     if over:
         raise ValueError(f"minipods give more nodes than they have free: {over}")

@@ -1,51 +1,21 @@
-"""Grids made of column groups, each a stack of sub-bands of minipods, found by seeded local search.
-
-The columns are cut into groups; in each group at most ``depth`` sub-bands lie on top of each other, each of one or more
-minipods side by side. So a column touches at most ``depth`` minipods. Which sub-band of a group stands in which row is
-free, so rows only need the average: the sub-bands' minipods, times their rows, must fit nrows * row_spread.
-One group gives row bands; as many groups as the row spread gives column bands. The exact variant lets the minipods of
-a group follow each other cell by cell; a row that two of them share costs one more.
-"""
+"""Grids made of stacks of sub-bands (``bands``), found by seeded local search."""
 
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from itertools import chain
 
+import numpy as np
+import numpy.typing as npt
+
+from spanfit.placer.bands import Bands, Shape
+from spanfit.placer.exchanges import exchange_items
 from spanfit.placer.model import Grid
 
 _COOLING = 0.02
 _STEPS_BETWEEN_STOPS = 256
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
-    """What a local search may build.
-
-    Attributes
-    ----------
-    nrows, ncolumns : int
-    depth : int
-        Largest column spread.
-    row_spread : int
-        Largest row spread.
-    ngroups : int
-        Column groups.
-    is_exact : bool
-        Minipods of a group follow each other cell by cell instead of in whole rows of the group.
-    """
-
-    nrows: int
-    ncolumns: int
-    depth: int
-    row_spread: int
-    ngroups: int
-    is_exact: bool = False
-
-    @property
-    def breadth(self) -> int:
-        """Most minipods side by side in a sub-band."""
-        return 1 if self.is_exact else self.row_spread - self.ngroups + 1
+_STEPS_OF_EXCHANGE = 4
+"""Steps of the annealing for one of the exchange, which looks at many more."""
 
 
 def build(shape: Shape, free: Sequence[int], *, iterations: int, seed: int, stop: Callable[[], bool]) -> Grid | None:
@@ -53,120 +23,41 @@ def build(shape: Shape, free: Sequence[int], *, iterations: int, seed: int, stop
     search = _Search(shape, free, seed)
     if not search.run(iterations, stop):
         return None
-    return _arrange([search.patterns(group) for group in range(shape.ngroups)], shape)
+    return _arrange([search.bands.patterns(group) for group in range(shape.ngroups)], shape)
 
 
-def _pieces(free: Sequence[int], count: int) -> tuple[list[int], list[int]]:
-    """Return sizes and owners of pieces, largest first; the largest are halved until there are ``count``."""
-    pieces = sorted(((nodes, m) for m, nodes in enumerate(free) if nodes), key=lambda piece: -piece[0])
-    while len(pieces) < count and pieces[0][0] > 1:
-        size, owner = pieces.pop(0)
-        pieces += [(size - size // 2, owner), (size // 2, owner)]
-        pieces.sort(key=lambda piece: -piece[0])
-    return [size for size, _ in pieces], [owner for _, owner in pieces]
+def column_sets(
+    shape: Shape, free: Sequence[int], *, iterations: int, seed: int, stop: Callable[[], bool]
+) -> npt.NDArray[np.bool_]:
+    """Return which minipods each column touches where the search ended, of shape (ncolumns, nminipods).
+
+    A column touches at most ``depth`` minipods; not all rows need to be covered.
+    """
+    search = _Search(shape, free, seed)
+    search.run(iterations, stop)
+    return search.bands.column_sets(len(free))
 
 
 class _Search:
-    """Simulated annealing over which piece of a minipod sits in which sub-band, and how wide the groups are."""
+    """Simulated annealing over which piece sits in which sub-band, its size, and how wide the groups are."""
 
     def __init__(self, shape: Shape, free: Sequence[int], seed: int) -> None:
         self.shape = shape
         self.random = random.Random(seed)
-        nslots = shape.ngroups * shape.depth
-        self.sizes, self.owners = _pieces(free, max(nslots, shape.depth * shape.row_spread * (shape.breadth > 1)))
+        self.bands = Bands(shape, free)
         self.siblings = self._find_siblings()
-        base, rest = divmod(shape.ncolumns, shape.ngroups)
-        self.widths = [base + (group < rest) for group in range(shape.ngroups)]
-        self.members: list[list[int]] = [[] for _ in range(nslots)]
-        self.slot = [-1] * len(self.sizes)
-        self._deal()
-        self.heights = [self._height(slot) for slot in range(nslots)]
-        self.short = [0] * shape.ngroups
-        self.usage = [0] * shape.ngroups
-        for group in range(shape.ngroups):
-            self._measure(group)
 
     def _find_siblings(self) -> list[tuple[int, int]]:
         by_owner: dict[int, list[int]] = {}
-        for piece, owner in enumerate(self.owners):
+        for piece, owner in enumerate(self.bands.owners):
             by_owner.setdefault(owner, []).append(piece)
         return [(i, j) for found in by_owner.values() for i in found for j in found if i != j]
 
-    def _deal(self) -> None:
-        """Give the largest pieces first to the slot that needs most; then widen the sub-bands evenly."""
-        depth, total = self.shape.depth, [0] * self.shape.ngroups
-        room = [depth] * self.shape.ngroups
-        dealt = min(len(self.sizes), len(self.members))
-        for piece in range(dealt):
-            group = max(
-                (g for g in range(self.shape.ngroups) if room[g]),
-                key=lambda g: (self.shape.nrows * self.widths[g] - total[g]) / room[g],
-            )
-            self._put(piece, group * depth + depth - room[group])
-            room[group] -= 1
-            total[group] += self.sizes[piece]
-        mass = [sum(self.sizes[piece] for piece in found) for found in self.members]
-        spare = min(len(self.sizes), depth * self.shape.row_spread) if self.shape.breadth > 1 else 0
-        for piece in range(dealt, spare):
-            slot = min((s for s in range(len(mass)) if len(self.members[s]) < self.shape.breadth), key=mass.__getitem__)
-            self._put(piece, slot)
-            mass[slot] += self.sizes[piece]
-
-    def _put(self, piece: int, slot: int) -> None:
-        if self.slot[piece] >= 0:
-            self.members[self.slot[piece]].remove(piece)
-        if slot >= 0:
-            self.members[slot].append(piece)
-        self.slot[piece] = slot
-
-    def _height(self, slot: int) -> int:
-        """Return the rows of a sub-band, the largest h with sum floor(size / h) >= width; its cells where exact."""
-        sizes = [self.sizes[piece] for piece in self.members[slot]]
-        if self.shape.is_exact or not sizes:
-            return sum(sizes)
-        width, nrows = self.widths[slot // self.shape.depth], self.shape.nrows
-        if len(sizes) == 1:
-            return min(sizes[0] // width, nrows)
-        low, high = 0, min(sum(sizes) // width, nrows)
-        while low < high:
-            middle = (low + high + 1) // 2
-            if sum([size // middle for size in sizes]) >= width:
-                low = middle
-            else:
-                high = middle - 1
-        return low
-
-    def _measure(self, group: int) -> None:
-        """Bring up to date a group's missing cells and the minipods times rows that it uses."""
-        depth, nrows = self.shape.depth, self.shape.nrows
-        start = group * depth
-        heights = self.heights[start : start + depth]
-        reached, width = sum(heights), self.widths[group]
-        if self.shape.is_exact:
-            self.short[group] = max(0, nrows * width - reached)
-            return
-        self.short[group] = max(0, nrows - reached) * width
-        if self.shape.breadth == 1:
-            self.usage[group] = nrows
-            return
-        counts = [len(found) for found in self.members[start : start + depth]]
-        used = sum([height * count for height, count in zip(heights, counts, strict=True)]) + max(0, nrows - reached)
-        excess = reached - nrows
-        if excess > 0:
-            for count, height in sorted(zip(counts, heights, strict=True), reverse=True):
-                used -= count * min(excess, height)
-                excess -= min(excess, height)
-                if not excess:
-                    break
-        self.usage[group] = used
-
-    def cost(self) -> int:
-        """Return the cells that are missing plus the minipods times rows beyond what the rows may use."""
-        return sum(self.short) + max(0, sum(self.usage) - self.shape.nrows * self.shape.row_spread)
-
     def run(self, iterations: int, stop: Callable[[], bool]) -> bool:
         """Search until nothing is missing, the steps are spent or ``stop`` says so; return whether all is there."""
-        cost = self.cost()
+        if self.shape.breadth == 1 and iterations:
+            self._exchange(iterations // _STEPS_OF_EXCHANGE, stop)
+        cost = self.bands.cost()
         shape, source = self.shape, self.random
         heat = _COOLING * shape.nrows * shape.ncolumns / math.sqrt(shape.depth * shape.row_spread)
         for iteration in range(iterations):
@@ -175,81 +66,106 @@ class _Search:
             undo = self._step()
             if undo is None:
                 continue
-            after = self.cost()
+            after = self.bands.cost()
             temperature = heat * (1 - iteration / iterations) ** 2 + 1e-9
             if after <= cost or source.random() < math.exp((cost - after) / temperature):
                 cost = after
             else:
-                undo.restore(self)
+                undo.restore(self.bands)
         return cost <= 0
+
+    def _exchange(self, steps: int, stop: Callable[[], bool]) -> None:
+        """Exchange pieces between groups, one a sub-band, and keep the result if it lacks less."""
+        shape, bands = self.shape, self.bands
+        widths = np.array([*bands.widths, 0])
+        sizes = np.array(bands.sizes + [0] * max(0, len(bands.members) - len(bands.sizes)))
+        rows = np.minimum(sizes[:, None] // np.maximum(widths, 1), shape.nrows)
+        worth = np.where(widths > 0, sizes[:, None] if shape.is_exact else rows * widths, 0)
+        most = np.sort(worth.max(axis=1))[-len(bands.members) :].sum()
+        if most < shape.nrows * shape.ncolumns:
+            return
+        group, lacks = exchange_items(
+            worth,
+            shape.nrows * widths,
+            self._groups(len(sizes)),
+            steps=steps,
+            seed=self.random.randrange(1 << 30),
+            stop=stop,
+        )
+        if lacks < bands.cost():
+            bands.refill(group[: len(bands.sizes)].tolist())
+
+    def _groups(self, nitems: int) -> npt.NDArray[np.int64]:
+        """Return the group of the first piece of each slot, ngroups for pieces in none; blanks fill empty slots."""
+        shape, members = self.shape, self.bands.members
+        group = np.full(nitems, shape.ngroups)
+        group[[found[0] for found in members if found]] = [
+            slot // shape.depth for slot, found in enumerate(members) if found
+        ]
+        blank = iter(np.flatnonzero(group == shape.ngroups)[::-1])
+        for slot, found in enumerate(members):
+            if not found:
+                group[next(blank)] = slot // shape.depth
+        return group
 
     def _step(self) -> "_Undo | None":
         draw = self.random.random()
-        if draw < 0.1 and len(self.widths) > 1:
+        if draw < 0.1 and len(self.bands.widths) > 1:
             return self._shift_width()
         if draw < 0.3 and self.siblings:
             return self._shift_size()
-        if draw < 0.5 and (self.shape.breadth > 1 or len(self.sizes) < len(self.members)):
+        if draw < 0.5 and (self.shape.breadth > 1 or len(self.bands.sizes) < len(self.bands.members)):
             return self._move()
         return self._swap()
 
     def _shift_width(self) -> "_Undo | None":
-        giver, taker = self.random.sample(range(len(self.widths)), 2)
-        if self.widths[giver] == 1:
+        giver, taker = self.random.sample(range(len(self.bands.widths)), 2)
+        if self.bands.widths[giver] == 1:
             return None
         depth = self.shape.depth
         slots = [*range(giver * depth, (giver + 1) * depth), *range(taker * depth, (taker + 1) * depth)]
-        undo = _Undo(self, slots, (giver, taker), widths=[(giver, self.widths[giver]), (taker, self.widths[taker])])
-        self.widths[giver] -= 1
-        self.widths[taker] += 1
-        return undo.settle(self)
+        undo = _Undo(
+            self.bands,
+            slots,
+            (giver, taker),
+            widths=[(giver, self.bands.widths[giver]), (taker, self.bands.widths[taker])],
+        )
+        self.bands.widths[giver] -= 1
+        self.bands.widths[taker] += 1
+        return undo.settle(self.bands)
 
     def _shift_size(self) -> "_Undo | None":
         giver, taker = self.random.choice(self.siblings)
-        if not self.sizes[giver]:
+        if not self.bands.sizes[giver]:
             return None
-        amount = min(self.sizes[giver], self.random.choice((1, self.shape.ncolumns, self.sizes[giver] // 4 + 1)))
-        sizes = [(giver, self.sizes[giver]), (taker, self.sizes[taker])]
-        undo = _Undo(self, [self.slot[giver], self.slot[taker]], (), sizes=sizes)
-        self.sizes[giver] -= amount
-        self.sizes[taker] += amount
-        return undo.settle(self)
+        amount = min(
+            self.bands.sizes[giver], self.random.choice((1, self.shape.ncolumns, self.bands.sizes[giver] // 4 + 1))
+        )
+        sizes = [(giver, self.bands.sizes[giver]), (taker, self.bands.sizes[taker])]
+        undo = _Undo(self.bands, [self.bands.slot[giver], self.bands.slot[taker]], (), sizes=sizes)
+        self.bands.sizes[giver] -= amount
+        self.bands.sizes[taker] += amount
+        return undo.settle(self.bands)
 
     def _move(self) -> "_Undo | None":
-        piece = self.random.randrange(len(self.sizes))
-        target = -1 if self.random.random() < 0.15 else self.random.randrange(len(self.members))
-        source = self.slot[piece]
-        if target == source or (target >= 0 and len(self.members[target]) >= self.shape.breadth):
+        piece = self.random.randrange(len(self.bands.sizes))
+        target = -1 if self.random.random() < 0.15 else self.random.randrange(len(self.bands.members))
+        source = self.bands.slot[piece]
+        if target == source or (target >= 0 and len(self.bands.members[target]) >= self.shape.breadth):
             return None
-        undo = _Undo(self, [source, target], (), places=[(piece, source)])
-        self._put(piece, target)
-        return undo.settle(self)
+        undo = _Undo(self.bands, [source, target], (), places=[(piece, source)])
+        self.bands.put(piece, target)
+        return undo.settle(self.bands)
 
     def _swap(self) -> "_Undo | None":
-        one, other = self.random.randrange(len(self.sizes)), self.random.randrange(len(self.sizes))
-        here, there = self.slot[one], self.slot[other]
-        if here == there or self.sizes[one] == self.sizes[other]:
+        one, other = self.random.randrange(len(self.bands.sizes)), self.random.randrange(len(self.bands.sizes))
+        here, there = self.bands.slot[one], self.bands.slot[other]
+        if here == there or self.bands.sizes[one] == self.bands.sizes[other]:
             return None
-        undo = _Undo(self, [here, there], (), places=[(one, here), (other, there)])
-        self._put(one, there)
-        self._put(other, here)
-        return undo.settle(self)
-
-    def patterns(self, group: int) -> list[tuple[int, ...]]:
-        """Return the minipods of a group's columns, one tuple for each of the nrows rows."""
-        depth, width, nrows = self.shape.depth, self.widths[group], self.shape.nrows
-        slots = range(group * depth, (group + 1) * depth)
-        if self.shape.is_exact:
-            pieces = [piece for slot in slots for piece in self.members[slot]]
-            cells = [self.owners[piece] for piece in pieces for _ in range(self.sizes[piece])][: nrows * width]
-            return [tuple(cells[start : start + width]) for start in range(0, len(cells), width)]
-        found: list[tuple[int, ...]] = []
-        for slot in sorted(slots, key=lambda slot: len(self.members[slot])):
-            height = min(self.heights[slot], nrows - len(found))
-            if height > 0:
-                row = [self.owners[p] for p in self.members[slot] for _ in range(self.sizes[p] // height)]
-                found += [tuple(row[:width])] * height
-        return found
+        undo = _Undo(self.bands, [here, there], (), places=[(one, here), (other, there)])
+        self.bands.put(one, there)
+        self.bands.put(other, here)
+        return undo.settle(self.bands)
 
 
 class _Undo:
@@ -257,7 +173,7 @@ class _Undo:
 
     def __init__(
         self,
-        search: _Search,
+        bands: Bands,
         slots: Sequence[int],
         groups: Sequence[int],
         *,
@@ -265,32 +181,29 @@ class _Undo:
         sizes: Sequence[tuple[int, int]] = (),
         places: Sequence[tuple[int, int]] = (),
     ) -> None:
-        depth = search.shape.depth
-        self.heights = [(slot, search.heights[slot]) for slot in slots if slot >= 0]
+        depth = bands.shape.depth
+        self.heights = [(slot, bands.heights[slot]) for slot in slots if slot >= 0]
         touched = groups or {slot // depth for slot, _ in self.heights}
-        self.groups = [(group, search.short[group], search.usage[group]) for group in touched]
+        self.groups = [(group, bands.short[group], bands.usage[group]) for group in touched]
         self.widths, self.sizes, self.places = widths, sizes, places
 
-    def settle(self, search: _Search) -> "_Undo":
+    def settle(self, bands: Bands) -> "_Undo":
         """Bring the touched sub-bands and groups up to date after the step."""
-        for slot, _ in self.heights:
-            search.heights[slot] = search._height(slot)
-        for group, _, _ in self.groups:
-            search._measure(group)
+        bands.settle([slot for slot, _ in self.heights], [group for group, _, _ in self.groups])
         return self
 
-    def restore(self, search: _Search) -> None:
+    def restore(self, bands: Bands) -> None:
         """Take the step back."""
         for group, width in self.widths:
-            search.widths[group] = width
+            bands.widths[group] = width
         for piece, size in self.sizes:
-            search.sizes[piece] = size
+            bands.sizes[piece] = size
         for piece, slot in self.places:
-            search._put(piece, slot)
+            bands.put(piece, slot)
         for slot, height in self.heights:
-            search.heights[slot] = height
+            bands.heights[slot] = height
         for group, short, usage in self.groups:
-            search.short[group], search.usage[group] = short, usage
+            bands.short[group], bands.usage[group] = short, usage
 
 
 def _arrange(groups: Sequence[Sequence[tuple[int, ...]]], shape: Shape) -> Grid | None:
@@ -298,14 +211,18 @@ def _arrange(groups: Sequence[Sequence[tuple[int, ...]]], shape: Shape) -> Grid 
     if any(len(rows) != shape.nrows for rows in groups):
         return None
     load = [0] * shape.nrows
-    placed: list[list[tuple[int, ...]]] = []
+    placed: list[Sequence[tuple[int, ...]]] = []
     spread = [[len(set(row)) for row in rows] for rows in groups]
     for index in sorted(range(len(groups)), key=lambda g: -max(spread[g])):
+        touched = spread[index]
+        if len(set(touched)) == len(set(load)) == 1:  # As they are is how the sorts below would leave them.
+            placed.append(groups[index])
+            continue
         order = sorted(range(shape.nrows), key=load.__getitem__)
-        rows = sorted(range(shape.nrows), key=lambda row, index=index: -spread[index][row])  # type: ignore[misc]
+        rows = sorted(range(shape.nrows), key=touched.__getitem__, reverse=True)
         column: list[tuple[int, ...]] = [()] * shape.nrows
         for target, row in zip(order, rows, strict=True):
             column[target] = groups[index][row]
-            load[target] += spread[index][row]
+            load[target] += touched[row]
         placed.append(column)
-    return tuple(tuple(cell for column in placed for cell in column[row]) for row in range(shape.nrows))
+    return tuple(tuple(chain.from_iterable(cells)) for cells in zip(*placed, strict=True))

@@ -11,14 +11,14 @@ import pandas as pd
 from spanfit import units
 from spanfit.bench.case import on_rail
 from spanfit.collectives import Collective
-from spanfit.placer.model import Placement
+from spanfit.placer.model import Crossing, Placement
 from spanfit.profiler.curves import SpanCurvePoint
 from spanfit.profiler.curves_file import Curve, LatencyFit
 from spanfit.profiler.gains import JobGains
 from spanfit.report.figures import Shape, at_once, panel_order, shape
 from spanfit.report.placement_map import used_minipods
 from spanfit.results.schema import Estimate, RunInfo, Status, format_estimate
-from spanfit.weights.model import WeightEntry
+from spanfit.weights.model import WeightEntry, format_weight
 
 _RINGS = {Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.REDUCE_SCATTER, Collective.SEND_RECV}
 _BITS = 8
@@ -151,27 +151,37 @@ def _weight_row(entry: WeightEntry) -> tuple[str, ...]:
         entry.job,
         entry.gpu_model,
         f"{entry.dp} × {entry.pp}",
-        format_estimate(entry.alpha, lambda share: f"{share:.3f}"),
-        format_estimate(entry.beta, lambda share: f"{share:.3f}"),
-        format_estimate(entry.gain_dp, units.format_percent),
-        format_estimate(entry.gain_pp, units.format_percent),
-        f"{entry.dp_to_pp_volume:.3g}",
+        format_weight(entry.alpha),
+        format_weight(entry.beta),
+        _gain(entry.gain_dp),
+        _gain(entry.gain_pp),
+        f"{entry.volumes.r2:.3g}" if entry.volumes else "",
         marked(entry.launches, is_provisional=entry.is_provisional),
     )
+
+
+def _gain(gain: Estimate | None) -> str:
+    return format_estimate(gain, units.format_percent) if gain else ""
 
 
 def placement_tables(placement: Placement) -> tuple[Table, Table]:
     """Return how good a placement is beside best-fit, and the nodes of each minipod in node-rank order."""
     dp, pp = max(placement.dp_spreads), max(placement.pp_spreads)
     value, bound, peer = (f"{x:.4g}" for x in (placement.objective, placement.bound, placement.best_fit_objective))
+    ep = max(placement.ep_spreads, default=0)
     quality = (
         ("objective", value, peer),
         ("bound: no placement is below", bound, ""),
         ("status", placement.status.value, ""),
         ("largest DP spread (minipods a column touches)", str(dp), str(placement.best_fit_dp_spread)),
         ("largest PP spread (minipods a row touches)", str(pp), str(placement.best_fit_pp_spread)),
+        *((("largest EP spread (minipods an EP group touches)", str(ep), ""),) if ep else ()),
         ("alpha, beta", f"{placement.alpha:.4g}, {placement.beta:.4g}", ""),
+        *((("weight of EP groups", f"{placement.ep_weight:.4g}", ""),) if placement.ep_weight else ()),
         ("proof", placement.certificate, ""),
+        *_crossing_rows(placement.crossing),
+        *((("chosen", placement.choice, ""),) if placement.choice else ()),
+        *((("spares", ", ".join(placement.spares), ""),) if placement.spares else ()),
         ("found by", f"{placement.solver} in {units.format_time(placement.solve_s)}", ""),
     )
     nodes: dict[str, list[str]] = {minipod: [] for minipod in used_minipods(placement)}
@@ -182,6 +192,17 @@ def placement_tables(placement: Placement) -> tuple[Table, Table]:
         Table(title="Quality", columns=("", "this placement", "best-fit"), rows=quality),
         Table(title="Nodes", columns=("minipod", ">nodes", "names, in node-rank order"), rows=members),
     )
+
+
+def _crossing_rows(crossing: Crossing | None) -> Iterator[tuple[str, ...]]:
+    if crossing is None:
+        return
+    yield "ring, chain edges between minipods", f"{crossing.rings}, {crossing.chains}", ""
+    if crossing.total_bytes is not None and crossing.busiest_bytes is not None:
+        total, busiest = (units.format_size(round(each)) for each in (crossing.total_bytes, crossing.busiest_bytes))
+        yield "traffic between minipods in a step", total, ""
+        if crossing.busiest:
+            yield "busiest uplink", f"{busiest} at {crossing.busiest}", ""
 
 
 def truth_tables(

@@ -134,6 +134,9 @@ class ParallelLayout:
         """
         rows, columns = self.grid(ngpus_per_node)
         per_node = self.dp // rows
+        if self._nodes_hold_neighbours(per_node):
+            firsts = (self.coordinate(node_rank * ngpus_per_node) for node_rank in range(rows * columns))
+            return tuple((first["dp"] // per_node, first["pp"]) for first in firsts)
         cells: dict[int, tuple[int, int]] = {}
         for dp, pp, cp, tp in product(range(self.dp), range(self.pp), range(self.cp), range(self.tp)):
             node_rank = self.rank(dp=dp, pp=pp, cp=cp, tp=tp) // ngpus_per_node
@@ -144,3 +147,10 @@ class ParallelLayout:
                     f"expected tp and cp (and dp, where they do not fill a node) to be the fastest axes"
                 )
         return tuple(cells[node_rank] for node_rank in range(rows * columns))
+
+    def _nodes_hold_neighbours(self, replicas_per_node: int) -> bool:
+        """Return whether tp and cp are the fastest axes, and dp is next where replicas share a node."""
+        axes = [axis for axis in self.order.split("-") if axis != "ep" and getattr(self, axis) > 1]
+        inner = {axis for axis in ("tp", "cp") if getattr(self, axis) > 1}
+        fastest = axes[: len(inner)]
+        return set(fastest) == inner and (replicas_per_node == 1 or axes[len(inner)] == "dp")

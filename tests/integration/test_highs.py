@@ -7,7 +7,9 @@ import pytest
 
 from spanfit.placer.highs import MipStatus, run_mip, silent_stdout
 from spanfit.placer.mip import paper_model
-from tests.unit.placer.factories import even
+from spanfit.placer.model import PlacementStatus, check_capacity
+from spanfit.placer.solve import solve
+from tests.unit.placer.factories import even, problem
 
 
 def test_highs_prints_a_banner_and_it_does_not_reach_stdout() -> None:
@@ -53,3 +55,14 @@ def test_the_time_limit_holds_on_a_model_that_takes_far_longer() -> None:
     answer = run_mip(setting_iii, time_limit_s=1.2)
     assert time.monotonic() - start < 2.0
     assert answer.status is MipStatus.STOPPED
+
+
+def test_an_engine_that_ends_badly_is_told_and_costs_no_grid(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    answer = run_mip(paper_model(3, 2, (4, 2), 0.3, 0.7).mip, time_limit_s=5)
+    assert (answer.status, answer.reason) == (MipStatus.FAILED, "HiGHS ended with code 1: it said nothing")
+    only_by_model = problem(6, 2, (4, 4, 0, 1, 0, 3))
+    solution = solve(only_by_model, time_limit_s=1)
+    check_capacity(solution.grid, only_by_model)
+    assert solution.status is PlacementStatus.FEASIBLE
+    assert solution.certificate.endswith("HiGHS ended with code 1: it said nothing")

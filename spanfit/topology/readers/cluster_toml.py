@@ -10,7 +10,7 @@ from spanfit import files
 from spanfit.errors import ConfigError
 from spanfit.topology.hostlist import expand_hostlist, fold_hostlist
 from spanfit.topology.model import Cluster, Node, NodeState, path_label, tier_names
-from spanfit.topology.reading import CLUSTER_FILE, NodeFacts, Reading, parent_findings
+from spanfit.topology.reading import CLUSTER_FILE, NodeFacts, Reading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,10 +169,7 @@ def cluster_reading(cluster: Cluster, origin: str) -> Reading:
         )
         for node in cluster.nodes
     )
-    findings = tuple(parent_findings(nodes))
-    return Reading(
-        origin=origin, kind=CLUSTER_FILE, nodes=nodes, findings=findings, tiers=cluster.tiers, name=cluster.name
-    )
+    return Reading(origin=origin, kind=CLUSTER_FILE, nodes=nodes, tiers=cluster.tiers, name=cluster.name)
 
 
 def render_cluster(cluster: Cluster) -> str:

@@ -1,7 +1,18 @@
 import pytest
 
-from spanfit.placer.baselines import BASELINES, Baseline, best_fit, fill_rows, gpu_packing, random_fit
-from spanfit.placer.model import Problem, check_capacity, column_spreads, row_spreads
+from spanfit.placer.baselines import (
+    BASELINES,
+    Baseline,
+    as_given,
+    best_fit,
+    fill_rows,
+    gpu_packing,
+    random_fit,
+    slurm_tree,
+    topo_aware,
+)
+from spanfit.placer.model import Grid, Problem, check_capacity, column_spreads, row_spreads
+from spanfit.placer.traffic import crossings
 from tests.unit.placer.factories import even, medium_problem, problem
 
 
@@ -23,6 +34,34 @@ def test_best_fit_has_the_spreads_of_the_paper_reproduction() -> None:
 
 def test_gpu_packing_fills_the_largest_first() -> None:
     assert gpu_packing(problem(3, 2, (2, 3, 4))) == ((2, 2), (2, 2), (1, 1))
+
+
+def test_slurm_takes_the_smallest_that_holds_the_rest_else_the_largest() -> None:
+    assert slurm_tree(problem(3, 2, (5, 9, 7))) == ((2, 2), (2, 2), (2, 2))
+    assert slurm_tree(problem(5, 2, (4, 3, 5, 2))) == ((0, 0), (0, 0), (2, 2), (2, 2), (2, 3)), "node table order"
+
+
+def test_as_given_uses_up_minipods_in_the_order_of_the_cluster() -> None:
+    assert as_given(problem(3, 2, (2, 1, 9))) == ((0, 0), (1, 2), (2, 2))
+
+
+@pytest.mark.parametrize(("alpha", "spreads"), [(0.1, (2, 1)), (0.9, (1, 2))])
+def test_topo_aware_cuts_the_edges_that_weigh_least(alpha: float, spreads: tuple[int, int]) -> None:
+    grid = topo_aware(problem(4, 4, (8, 8), alpha))
+    assert (max(column_spreads(grid)), max(row_spreads(grid))) == spreads
+
+
+def test_refining_a_cut_lowers_what_crosses_it() -> None:
+    """Ten of twenty cells cut by rows leave a ragged edge, which costs two edges of rows more than it must."""
+    ragged = fill_rows([(0, 10), (1, 10)], problem(5, 4, (10, 10), 0.5))
+    refined = topo_aware(problem(5, 4, (10, 10), 0.5))
+
+    def weight(grid: Grid) -> float:
+        found = crossings(grid, 2)
+        return 0.5 * found.ranked_rings + 0.5 * found.chains
+
+    assert weight(refined) <= weight(ragged)
+    assert sorted(cell for row in refined for cell in row) == [0] * 10 + [1] * 10
 
 
 def test_random_fit_draws_by_seed_and_is_balanced() -> None:

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,10 @@ def test_a_job_file_gives_a_job(tmp_path: Path) -> None:
     assert (layout.dp, layout.pp, layout.tp, layout.cp, layout.ep, layout.order) == (16, 4, 2, 1, 8, MEGATRON)
 
 
-def test_what_a_step_does_is_no_matter_to_placing_and_is_checked_all_the_same(tmp_path: Path) -> None:
-    step = 'name = "x"\ndp = 2\npp = 2\ntp = 8\n[step]\nmodel = "tiny"\nglobal_batch = '
-    assert read_job(write(tmp_path, f"{step}8\n")) == read_job(write(tmp_path, step.partition("[step]")[0]))
+def test_a_step_adds_what_edges_carry_and_is_checked(tmp_path: Path) -> None:
+    step = 'name = "x"\ndp = 2\npp = 2\ntp = 8\n[step]\nmodel = "gpt-7b"\nglobal_batch = '
+    with_step = read_job(write(tmp_path, f"{step}8\n"))
+    assert replace(with_step, edges=None) == read_job(write(tmp_path, step.partition("[step]")[0]))
     with pytest.raises(ConfigError, match=r"job.toml: step\.global_batch: found 0"):
         read_job(write(tmp_path, f"{step}0\n"))
 
@@ -55,3 +57,11 @@ def test_all_wrong_keys_are_reported_at_once(tmp_path: Path) -> None:
 def test_degrees_that_give_no_grid_are_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         read_job(write(tmp_path, f'name = "x"\n{text}\n'))
+
+
+def test_a_step_says_what_the_edges_of_rings_and_chains_carry(tmp_path: Path) -> None:
+    text = 'name = "j"\ndp = 4\npp = 2\ntp = 8\n[step]\nmodel = "gpt-7b"\nglobal_batch = 8\n'
+    spec = read_job(write(tmp_path, text))
+    assert spec.edges is not None
+    assert spec.edges.ring_bytes > 0 < spec.edges.chain_bytes
+    assert read_job(write(tmp_path, text.replace("pp = 2", "pp = 1"))).edges is None

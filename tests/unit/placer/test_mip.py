@@ -1,5 +1,6 @@
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
@@ -82,3 +83,8 @@ def test_transport_says_what_is_missing() -> None:
 
 def test_unit_grid_keeps_nodes_of_a_minipod_together() -> None:
     assert unit_grid([{2: 1, 0: 2}, {0: 3}]) == ((0, 0, 0), (0, 0, 2))
+
+
+def test_factors_that_order_columns_stay_small_whatever_the_minipods() -> None:
+    given_problem = problem(20, 2, (1,) * 40)
+    assert np.abs(type_model(given_problem, 2, 2).mip.value).max() <= 2**11

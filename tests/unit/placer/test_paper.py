@@ -4,7 +4,8 @@ import pytest
 
 from spanfit.placer.baselines import best_fit
 from spanfit.placer.model import objective
-from spanfit.placer.solve import GroupUnit, PaperMethod, solve, solve_paper
+from spanfit.placer.paper import GroupUnit, PaperMethod, solve_paper
+from spanfit.placer.solve import solve
 from spanfit.workload.layout import ParallelLayout
 from tests.unit.placer.factories import even, problem
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spanfit.errors import ExitCode, InfeasibleError
-from spanfit.placer.baselines import BASELINES
+from spanfit.placer.baselines import BASELINES, Baseline
 from spanfit.placer.bounds import product_bound
 from spanfit.placer.construct import transpose
 from spanfit.placer.model import (
@@ -18,14 +18,15 @@ from spanfit.placer.model import (
     objective,
     row_spreads,
 )
-from spanfit.placer.solve import solve, solve_paper
+from spanfit.placer.paper import solve_paper
+from spanfit.placer.solve import Solver, solve
 from tests.unit.placer.factories import best, medium_problem, problem, reachable, small_problems
 
 # 1,200 nodes in 40 equal minipods, slack 1.2: two pairs of spreads below the best grid stay open.
 OPEN = problem(75, 16, (36,) * 40)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(small_problems())
 def test_small_problems_are_solved_as_by_brute_force(small: Problem) -> None:
     solution = solve(small)
@@ -47,7 +48,7 @@ def check_invariants(given_problem: Problem, seed: int = 0) -> None:
     assert solution.objective <= solve_paper(given_problem).counted + 1e-9
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(3))
 def test_medium_problems_keep_the_invariants(seed: int) -> None:
     check_invariants(medium_problem(seed), seed)
 
@@ -56,7 +57,7 @@ def test_1200_nodes_keep_the_invariants() -> None:
     check_invariants(problem(150, 8, tuple(20 + 4 * (index % 9) for index in range(40)), 0.3))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(small_problems(), st.randoms(use_true_random=False))
 def test_small_optima_do_not_depend_on_the_order_of_things(small: Problem, source: random.Random) -> None:
     value = solve(small).objective
@@ -66,7 +67,7 @@ def test_small_optima_do_not_depend_on_the_order_of_things(small: Problem, sourc
     assert solve(transpose(small)).objective == pytest.approx(value)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(small_problems(), st.integers(1, 5))
 def test_more_nodes_and_merged_minipods_never_hurt(small: Problem, more: int) -> None:
     value = solve(small).objective
@@ -98,23 +99,31 @@ def test_the_time_limit_holds_and_the_best_grid_is_kept() -> None:
 
 def test_no_time_at_all_still_gives_a_baseline() -> None:
     solution = solve(OPEN, time_limit_s=0.0)
-    assert solution.objective == min(
-        *(objective(place(OPEN, 0), OPEN) for place in BASELINES.values()), solve_paper(OPEN).counted
-    )
-    assert solution.bound == OPEN.alpha + OPEN.beta
+    instant = [place for name, place in BASELINES.items() if name is not Baseline.TOPO_AWARE]
+    assert solution.objective == min(*(objective(place(OPEN, 0), OPEN) for place in instant), solve_paper(OPEN).counted)
+    assert solution.bound < solution.objective
 
 
-@pytest.mark.parametrize(
-    ("given_problem", "value"),
-    [
-        (problem(8, 4, (7, 7, 7, 7, 7)), 2.5),  # reached only by the model
-        (problem(6, 2, (4, 4, 0, 1, 0, 3)), 2.5),  # (2, 2) refuted only by the model
-    ],
-)
-def test_open_pairs_of_few_minipods_are_settled_by_the_type_model(given_problem: Problem, value: float) -> None:
-    solution = solve(given_problem)
-    assert (solution.status, solution.objective) == (PlacementStatus.OPTIMAL, value)
-    assert "HiGHS" in solution.certificate + solution.solver
+@pytest.mark.parametrize("time_limit_s", [0.0, 0.01, 0.03, 0.1, 0.2])
+def test_however_short_the_time_no_instant_baseline_is_better(time_limit_s: float) -> None:
+    # Whole columns are best found by the closed form; constructions that time cuts short are much worse.
+    big = problem(1250, 10, (199,) * 46 + (200,) * 18)
+    assert solve(big, time_limit_s=time_limit_s).objective <= solve_paper(big).counted == 9.0
+
+
+def test_an_answer_says_its_seconds_and_gap_by_the_clock_that_it_is_given() -> None:
+    ticks = iter(range(10**6))
+    solution = solve(OPEN, time_limit_s=20, clock=lambda: float(next(ticks)))
+    assert solution.solve_s >= 20
+    assert solution.gap == solution.objective / solution.bound - 1
+
+
+def test_the_closed_form_of_the_paper_has_its_own_value_and_our_bound() -> None:
+    figure_12 = problem(6, 2, (6, 6), 0.8)
+    solution = solve(figure_12, solver=Solver.PAPER_CLOSED_FORM)
+    assert solution.solver == "paper, closed form"
+    assert solution.objective == pytest.approx(1.2)
+    assert solution.status is PlacementStatus.OPTIMAL
 
 
 def test_too_few_free_nodes_are_told_in_numbers() -> None:
