@@ -8,6 +8,7 @@ import click
 from click.core import ParameterSource
 
 from spanfit.cli.clusters import load_cluster
+from spanfit.cli.options import cluster_option, entry_option, scaling_option
 from spanfit.cli.output import json_option, print_json, talk
 from spanfit.cli.place_drawing import show, show_repair, show_uses
 
@@ -51,17 +52,11 @@ def _rule_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command(epilog="Example: spanfit place job.toml --cluster cluster.toml --weights weights.json -o placement.json")
 @click.argument("job", required=False, type=click.Path(path_type=Path))
-@click.option("--cluster", type=click.Path(path_type=Path), required=True, help="TOML cluster file or topology.conf.")
+@cluster_option
 @click.option("--weights", type=click.Path(path_type=Path), help="Take alpha and beta from this weights.json.")
 @click.option("--alpha", type=click.FloatRange(0, 1), help="Weight of DP groups by hand; beta is what is left.")
-@click.option("--entry", help="Entry of the weights to use, by its job's name.")
-@click.option(
-    "--scaling",
-    type=click.Choice(["volumes", "paper"]),
-    default="volumes",
-    show_default=True,
-    help="Alpha from another shape: scaled by volumes where the job has a [step], or as it is.",
-)
+@entry_option
+@scaling_option
 @click.option("--accept-stale", is_flag=True, help="Use stale weights; the placement records why they were stale.")
 @click.option(
     "--ep-weight",

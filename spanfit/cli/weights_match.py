@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from spanfit.cli.options import scaling_option
 from spanfit.cli.output import json_option, print_json, print_table, talk
 from spanfit.weights.model import format_weight
 
@@ -39,13 +40,7 @@ MATCH_VERSION = 1
     show_default=True,
     help="Nearest by r1 and r2 as printed, nearest by their scaled logs, or a regression over all.",
 )
-@click.option(
-    "--scaling",
-    type=click.Choice(["volumes", "paper"]),
-    default="volumes",
-    show_default=True,
-    help="Carry alpha to the job's shape by volumes, or take it as it was measured.",
-)
+@scaling_option
 @click.option(
     "--source",
     "sources",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from spanfit.cli.clusters import load_cluster
+from spanfit.cli.options import cluster_option, entry_option, scaling_option
 from spanfit.cli.output import json_option, print_json, print_table, talk
 from spanfit.results.schema import Estimate
 from spanfit.weights.model import format_weight
@@ -27,17 +28,11 @@ SENSITIVITY_VERSION = 1
     "sensitivity", epilog="Example: spanfit weights sensitivity job.toml --cluster cluster.toml --weights weights.json"
 )
 @click.argument("job_file", metavar="JOB.toml", type=click.Path(path_type=Path))
-@click.option("--cluster", type=click.Path(path_type=Path), required=True, help="TOML cluster file or topology.conf.")
+@cluster_option
 @click.option("--weights", type=click.Path(path_type=Path), help="Mark alpha and its interval from this weights.json.")
-@click.option("--entry", help="Entry of the weights to use, by its job's name.")
+@entry_option
 @click.option("--alpha", type=click.FloatRange(0, 1), help="Mark this alpha.")
-@click.option(
-    "--scaling",
-    type=click.Choice(["volumes", "paper"]),
-    default="volumes",
-    show_default=True,
-    help="Alpha from another shape: scaled by volumes where the job has a [step], or as it is.",
-)
+@scaling_option
 @click.option("--accept-stale", is_flag=True, help="Mark alpha of stale weights, and record why they were stale.")
 @click.option(
     "--time-limit",
