@@ -24,7 +24,7 @@ def ratio_map(known: Sequence[Known], found: Match, job: str, r1: float, r2: flo
 
     def paint(figure: Figure) -> None:
         axes = place_axes(figure, left=_LEFT, right=_RIGHT, top=_TOP, bottom=_BOTTOM)
-        head(axes, f"{job} among characterised jobs", f"by {found.method}; {verdict}")
+        head(axes, f"{job} among characterised jobs", f"by {found.method}; {verdict}; shaded: close enough")
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.fill_between([r1 / FAR_FACTOR, r1 * FAR_FACTOR], r2 / FAR_FACTOR, r2 * FAR_FACTOR, color=SHADE)
@@ -64,7 +64,7 @@ def alpha_figure(ranges: Sequence[AlphaRange], marked: Estimate | None, job: str
 
     def paint(figure: Figure) -> None:
         axes = place_axes(figure, left=_RIGHT, right=_RIGHT, top=_TOP, bottom=_BOTTOM)
-        head(axes, f"Best spreads of {job} by alpha", "DP × PP spread; hatched ranges are not proven")
+        head(axes, f"Best spreads of {job} by alpha", _legend(ranges))
         for index, each in enumerate(ranges):
             _draw_range(axes, index, each)
         if marked is not None:
@@ -76,6 +76,11 @@ def alpha_figure(ranges: Sequence[AlphaRange], marked: Estimate | None, job: str
         axes.set_xlabel("alpha, the weight of DP groups")
 
     return draw(160, alt, paint)
+
+
+def _legend(ranges: Sequence[AlphaRange]) -> str:
+    unproven = "" if all(each.is_proven for each in ranges) else "; hatched ranges are not proven"
+    return f"DP × PP spread{unproven}"
 
 
 def _draw_range(axes: Axes, index: int, each: AlphaRange) -> None:
@@ -91,4 +96,4 @@ def _mark(axes: Axes, alpha: Estimate) -> None:
     colour = minipod_colour(1)
     if alpha.ci_low is not None and alpha.ci_high is not None:
         axes.plot([alpha.ci_low, alpha.ci_high], [1.15, 1.15], color=colour, linewidth=2.0, solid_capstyle="butt")
-    axes.plot(alpha.value, 1.15, "o", color=colour, markersize=5.5)
+    axes.plot(alpha.value, 1.15, "o", color=colour, markersize=5.5, clip_on=False)

@@ -29,7 +29,8 @@ def test_the_map_names_every_job_and_the_match(r2: float, verdict: str) -> None:
     found = match(KNOWN, 1.0, r2, Method.LOGS)
     svg = ratio_map(KNOWN, found, "new <job>", 1.0, r2)
     shown = texts(svg)
-    for text in ("dense 0.10", "moe 0.30", "new <job>", f"by logs; {verdict}", "r2: DP to PP volume"):
+    title = f"by logs; {verdict}; shaded: close enough"
+    for text in ("dense 0.10", "moe 0.30", "new <job>", title, "r2: DP to PP volume"):
         assert text in shown
     assert svg == ratio_map(KNOWN, found, "new <job>", 1.0, r2)
 
