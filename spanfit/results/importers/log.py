@@ -1,6 +1,6 @@
 """What a log of nccl-tests or rccl-tests says, whichever version printed it and whether as text or as JSON.
 
-A log has very many halves and devices: these are named tuples, which are made several times as fast as frozen
+A log has very many rows, halves and devices: these are named tuples, which are made several times as fast as frozen
 dataclasses, and a half keeps its numbers as text, since most are asked for once or never.
 """
 
@@ -109,12 +109,13 @@ class Half(NamedTuple):
         return Printed(float(self.time_text), self.time_text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(NamedTuple):
     """One line of a table; a half is None where it was not printed, or not wholly.
 
     Attributes
     ----------
+    nelements : int or None
+        The column that is called count.
     redop, root : str or None, int or None
         None where the layout has no such column or it is blank; ``none`` and -1 are kept where they are printed.
     timestamp : str
@@ -124,7 +125,7 @@ class Row:
     """
 
     size_bytes: int
-    count: int | None
+    nelements: int | None
     dtype: str
     redop: str | None
     root: int | None

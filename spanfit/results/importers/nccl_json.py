@@ -159,7 +159,7 @@ def _row(entry: Mapping[str, Any]) -> tuple[Row, bool]:
     is_complete = all(key in entry and (half or entry[key] is None) for key, half in halves.items())
     row = Row(
         size_bytes=_whole(entry.get("size"), 0),
-        count=_whole(entry.get("count")),
+        nelements=_whole(entry.get("count")),
         dtype=str(entry.get("type", "")),
         redop=entry.get("redop"),
         root=_whole(entry.get("root")),
@@ -239,7 +239,7 @@ def _paired(records: Iterable[Mapping[str, Any]]) -> list[Row]:
         half = _record_half(record)
         row = Row(
             size_bytes=_whole(record["size"], 0),
-            count=None,
+            nelements=None,
             dtype=str(record.get("type", "")),
             redop=record.get("redop"),
             root=None,
@@ -248,11 +248,11 @@ def _paired(records: Iterable[Mapping[str, Any]]) -> list[Row]:
             cycle=_whole(record.get("numCycle"), 0),
         )
         if not _whole(record["inPlace"]):
-            rows.append(replace(row, oop=half))
-        elif rows and rows[-1].ip is None and replace(rows[-1], oop=None) == row:
-            rows[-1] = replace(rows[-1], ip=half)
+            rows.append(row._replace(oop=half))
+        elif rows and rows[-1].ip is None and rows[-1]._replace(oop=None) == row:
+            rows[-1] = rows[-1]._replace(ip=half)
         else:
-            rows.append(replace(row, ip=half))
+            rows.append(row._replace(ip=half))
     return rows
 
 

@@ -269,7 +269,7 @@ def read_row(layout: Layout, cells: Cells, cycle: int = 0) -> Row:
     size, count, dtype, redop, root = layout.key(cells)
     return Row(
         size_bytes=int(size or 0),
-        count=int(count or 0),
+        nelements=int(count or 0),
         dtype=dtype or "",
         redop=redop,
         root=int(root) if root else None,

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ _POD = r"\[pod/[^\]\s]+\] "
 _TIMESTAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d) "
 _RANK = r"\[[^\[\]\s]+@\d+,\d+\]<std\w+>: ?|\[\d+,\d+\]<std\w+>:|\[\d+\] | *\d+:(?: |$)"
 _LINE = re.compile(f"({_POD})?(?:{_TIMESTAMP})?({_RANK})?(.*)\\n?", re.MULTILINE)
+_AT_ONCE = 1 << 18
 _STREAM = re.compile("<std[a-z]+>")
 _BANNER = re.compile(r"(?<=.)(?=# (?:nccl-tests version |Collective test starting: |nThread \d))")
 
@@ -51,7 +53,7 @@ def lines(text: str) -> tuple[Line, ...]:
     """
     text = _plain(text)
     found: list[Line] = []
-    for number, (pod, rank, whole) in enumerate(_LINE.findall(text)[:-1]):
+    for number, (pod, rank, whole) in enumerate(_labelled(text)):
         label = sys.intern(pod + rank)
         if whole.find("# ", 1) > 0:
             *cut, whole = _BANNER.split(whole)
@@ -61,6 +63,15 @@ def lines(text: str) -> tuple[Line, ...]:
         last = found.pop()
         found += [last._replace(is_cut=True)] if last.text else []
     return tuple(found)
+
+
+def _labelled(text: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the labels and the rest of each line, found some thousand lines at a time to take little memory."""
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start + _AT_ONCE) + 1 or len(text)
+        yield from _LINE.findall(text, start, end)[:-1]
+        start = end
 
 
 def _plain(text: str) -> str:

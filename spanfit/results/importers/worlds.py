@@ -77,16 +77,17 @@ def _kind(line: Line) -> Kind | None:
 
 def _streams(told: list[_Told]) -> list[list[_Told]]:
     """Return the lines by the process that prints them; what tells of no process goes with the one that spoke last."""
-    if len({line.label for line, _ in told}) < 2:
+    speaker_of = {line.label: line.speaker for line, _ in told}
+    if len(speaker_of) < 2:
         return [told]
     speakers = dict.fromkeys(line.speaker for line, kind in told if kind in _BANNER or kind is Kind.COLUMNS)
     if len(speakers) < 2:
         return [told]
     streams: dict[str, list[_Told]] = {speaker: [] for speaker in speakers}
     current = next(iter(streams.values()))
-    for line, kind in told:
-        current = streams.get(line.speaker, current)
-        current.append((line, kind))
+    for each in told:
+        current = streams.get(speaker_of[each[0].label], current)
+        current.append(each)
     return list(streams.values())
 
 
@@ -160,6 +161,9 @@ def _split(stream: Sequence[_Told]) -> list[_Run]:
     runs = [_Run([], Counter())]
     for line, kind in stream:
         run = runs[-1]
+        if kind is None and run.has_begun and not run.has_ended:  # nearly always
+            run.lines.append(line)
+            continue
         if kind in _BANNER:
             silent = list(takewhile(lambda other: not other.has_begun, reversed(runs)))
             run = next((other for other in reversed(silent) if not other.seen[kind]), _Run([], Counter()))

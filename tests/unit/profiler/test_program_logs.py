@@ -18,7 +18,7 @@ def device(rank: int, host: str) -> Device:
     return Device(rank=rank, group=0, pid=rank, host=host, device=0, bus_id="", name=None)
 
 
-ROW = Row(size_bytes=4096, count=1024, dtype="float", redop="prod", root=-1, oop=half("12.34"), ip=half("56.7"))
+ROW = Row(size_bytes=4096, nelements=1024, dtype="float", redop="prod", root=-1, oop=half("12.34"), ip=half("56.7"))
 RUN = LogRun(status=LogStatus.OK, nranks=2, devices=(device(0, "n1"), device(1, "n2")), rows=(ROW,))
 EXPECTED = Expected(case=CASE, hosts=("n1.example.org", "n2"), nranks_per_group=2)
 
@@ -33,7 +33,7 @@ def test_the_half_of_the_case_gives_the_time_and_its_last_digit() -> None:
 
 
 def test_a_report_has_more_digits() -> None:
-    report = LogRun(status=LogStatus.OK, rows=(replace(ROW, oop=half("12.341234")),))
+    report = LogRun(status=LogStatus.OK, rows=(ROW._replace(oop=half("12.341234")),))
     found = judge(EXPECTED, (RUN,), report, 0, "")
     assert found.time_s == pytest.approx(12.341234e-6, rel=1e-12)
     assert found.resolution_s == pytest.approx(0.5e-12)
@@ -48,7 +48,7 @@ def test_ranks_that_fail_before_rank_0_says_what_it_runs_are_of_its_world() -> N
 
 def test_a_time_that_its_bandwidth_contradicts_is_no_result() -> None:
     lie = half("12.34")._replace(time_text="6.17")
-    found = judge(EXPECTED, (replace(RUN, rows=(replace(ROW, oop=lie),)),), None, 0, "")
+    found = judge(EXPECTED, (replace(RUN, rows=(ROW._replace(oop=lie),)),), None, 0, "")
     assert found.status is Status.FAILED
     assert "contradict one another: algbw is not size / time in 1 halves" in found.reason
 
@@ -67,8 +67,8 @@ def test_a_time_that_its_bandwidth_contradicts_is_no_result() -> None:
         ),
         (replace(RUN, rows=()), 0, Status.FAILED, "printed no row of 4096 B float32 product; rows printed: none", ""),
         # What a build does not know it takes for float or sum, and goes on.
-        (replace(RUN, rows=(replace(ROW, dtype="half"),)), 0, Status.FAILED, "rows printed: 4096 B half prod", ""),
-        (replace(RUN, rows=(replace(ROW, redop="sum"),)), 0, Status.FAILED, "rows printed: 4096 B float sum", ""),
+        (replace(RUN, rows=(ROW._replace(dtype="half"),)), 0, Status.FAILED, "rows printed: 4096 B half prod", ""),
+        (replace(RUN, rows=(ROW._replace(redop="sum"),)), 0, Status.FAILED, "rows printed: 4096 B float sum", ""),
         (
             replace(RUN, status=LogStatus.FAILED, error="not enough slots", error_class=ErrorClass.LAUNCHER),
             1,
@@ -76,9 +76,9 @@ def test_a_time_that_its_bandwidth_contradicts_is_no_result() -> None:
             "not enough slots (exit code 1 of the launcher)",
             "",
         ),
-        (replace(RUN, rows=(replace(ROW, oop=None),)), 0, Status.FAILED, "without its out-of-place half", ""),
-        (replace(RUN, rows=(replace(ROW, oop=half("nan")),)), 0, Status.FAILED, "printed a time of nan us", ""),
-        (replace(RUN, rows=(replace(ROW, oop=half("1.0", 7.0)),)), 0, Status.WRONG_RESULT, "7 wrong elements", ""),
+        (replace(RUN, rows=(ROW._replace(oop=None),)), 0, Status.FAILED, "without its out-of-place half", ""),
+        (replace(RUN, rows=(ROW._replace(oop=half("nan")),)), 0, Status.FAILED, "printed a time of nan us", ""),
+        (replace(RUN, rows=(ROW._replace(oop=half("1.0", 7.0)),)), 0, Status.WRONG_RESULT, "7 wrong elements", ""),
         (RUN, 3, Status.FAILED, "the last line (exit code 3: an NCCL call failed)", ""),
         (replace(RUN, status=LogStatus.TRUNCATED), 0, Status.FAILED, "exit code 0, but no whole result", ""),
         (

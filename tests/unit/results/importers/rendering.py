@@ -117,7 +117,7 @@ def table_head(style: Style) -> list[str]:
 
 def writes(style: Style, row: Row) -> tuple[str, str, str]:
     """Return the three writes of a row: leading cells, out-of-place, in-place."""
-    values = {"size": row.size_bytes, "count": row.count, "type": row.dtype, "redop": row.redop, "root": row.root}
+    values = {"size": row.size_bytes, "count": row.nelements, "type": row.dtype, "redop": row.redop, "root": row.root}
     widths = {**WIDTHS, "type": style.type_width}
     lead = "  ".join(f"{values[name]:>{widths[name]}}" for name in style.lead)
     halves = []

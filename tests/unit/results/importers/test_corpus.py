@@ -118,7 +118,7 @@ def halves(run: LogRun) -> list[tuple[Row, str, Half]]:
 def row_fields(row: Row) -> dict[str, Any]:
     fields = {
         "size_bytes": row.size_bytes,
-        "count": row.count,
+        "count": row.nelements,
         "dtype": row.dtype,
         "redop": row.redop,
         "root": row.root,

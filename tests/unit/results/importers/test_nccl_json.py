@@ -23,7 +23,7 @@ def test_a_report_of_each_version_is_read_whole(version: int, told: str) -> None
     assert (run.nccl_library, run.nranks, run.ranks_per_group) == (22807, 4, None)
     assert (run.out_of_bounds, run.validation, run.wrong_column) == (0, 1, "#wrong")
     assert [device.host for device in run.devices] == ["n0", "n0", "n1", "n1"]
-    assert [(row.size_bytes, row.count, row.dtype, row.redop, row.root) for row in run.rows] == [
+    assert [(row.size_bytes, row.nelements, row.dtype, row.redop, row.root) for row in run.rows] == [
         (1 << 20, 1 << 18, "float", "sum", -1),
         (1 << 22, 1 << 20, "float", "sum", -1),
     ]
@@ -124,7 +124,7 @@ def test_records_of_rccl_pair_up_to_rows() -> None:
     records = [record(size, place) for size in (1024, 2048) for place in (0, 1)]
     run = read_one("[\n" + ",\n".join(records) + "\n]\n")
     assert (run.program, run.nranks, run.status, run.version) == ("all_reduce_perf", 2, LogStatus.OK, "rccl-tests 2025")
-    assert [(row.size_bytes, bool(row.oop), bool(row.ip), row.count) for row in run.rows] == [
+    assert [(row.size_bytes, bool(row.oop), bool(row.ip), row.nelements) for row in run.rows] == [
         (1024, True, True, None),
         (2048, True, True, None),
     ]

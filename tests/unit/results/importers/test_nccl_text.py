@@ -47,7 +47,7 @@ def logs(draw: st.DrawFn) -> tuple[Style, list[Row]]:
         found = st.sampled_from([None, 0.0, 96.0, 1048580.0] if style.has_groups else [None, 0.0, 2e-7])
         times = st.floats(0.5, 4e7)
         oop, ip = (make_half(size, draw(times), draw(found), style) for _ in range(2))
-        rows.append(Row(size_bytes=size, count=size // 4, dtype=dtype, redop=redop, root=root, oop=oop, ip=ip))
+        rows.append(Row(size_bytes=size, nelements=size // 4, dtype=dtype, redop=redop, root=root, oop=oop, ip=ip))
     return style, rows
 
 
@@ -121,7 +121,12 @@ def test_a_log_that_is_cut_gives_no_row_that_was_not_printed(log: tuple[Style, l
     partial = found[0].partial_rows if found else ()
     for row in partial:
         whole = next(other for other in rows if other.size_bytes == row.size_bytes)
-        assert (row.count, row.dtype, row.redop, row.root) == (whole.count, whole.dtype, whole.redop, whole.root)
+        assert (row.nelements, row.dtype, row.redop, row.root) == (
+            whole.nelements,
+            whole.dtype,
+            whole.redop,
+            whole.root,
+        )
         assert (row.oop, row.ip) in ((whole.oop, None), (None, None))
     if found and end < len(text) - 120:
         assert found[0].status is not LogStatus.OK
@@ -137,7 +142,7 @@ def test_never_raises(junk: str, place: int) -> None:
 
 ROW = Row(
     size_bytes=1048576,
-    count=262144,
+    nelements=262144,
     dtype="float",
     redop="sum",
     root=-1,
@@ -167,14 +172,16 @@ def test_milliseconds_of_1_0_become_microseconds_of_the_same_resolution() -> Non
 def test_a_blank_operation_is_none_and_na_is_no_zero() -> None:
     (run,) = read_file("v27_alltoall_blank_redop")
     oop, ip = half("38.41", "27.30", "13.65", max_error=0.0), half("38.79", "27.03", "13.52")
-    assert run.rows == (Row(size_bytes=1048576, count=131072, dtype="float", redop=None, root=None, oop=oop, ip=ip),)
+    assert run.rows == (
+        Row(size_bytes=1048576, nelements=131072, dtype="float", redop=None, root=None, oop=oop, ip=ip),
+    )
     assert (run.status, run.version, run.foreign) == (LogStatus.OK, "2.0-2.9 layout", ())
 
 
 def test_a_failure_inside_a_row_keeps_the_leading_cells_and_the_first_error() -> None:
     (run,) = read_file("v2178_failure_inside_row")
     assert run.partial_rows == (
-        Row(size_bytes=1048576, count=262144, dtype="float", redop="sum", root=-1, oop=None, ip=None),
+        Row(size_bytes=1048576, nelements=262144, dtype="float", redop="sum", root=-1, oop=None, ip=None),
     )
     error = "n0: Test NCCL failure common.cu:401 'unhandled cuda error (run with NCCL_DEBUG=INFO for details) / '"
     assert (run.status, run.error, run.error_class) == (LogStatus.FAILED, error, ErrorClass.NCCL)
