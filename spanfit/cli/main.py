@@ -12,13 +12,13 @@ from spanfit.errors import ExitCode, SpanfitError
 NOUNS = {
     "campaign": ("spanfit.cli.campaign:campaign", "Plan, run and follow a measuring campaign."),
     "demo": ("spanfit.cli.demo:demo", "Run the whole path on an emulated cluster: measure, fit, place, report."),
-    "place": ("spanfit.cli.place:place", "Place a job on the free nodes of a cluster."),
-    "profile": ("spanfit.cli.profile:profile", "Turn measurements into curves and gains."),
+    "place": ("spanfit.cli.place:place", "Place a job on the free nodes of a cluster, and mend a placement."),
+    "profile": ("spanfit.cli.profile:profile", "Turn measurements into curves, gains, diagnoses and predictions."),
     "report": ("spanfit.cli.report:report", "Write one self-contained HTML page of a run."),
     "results": ("spanfit.cli.results:results", "List, show, compare, export and import what is measured."),
     "testbed": ("spanfit.cli.testbed:testbed", "Bring up an emulated fat tree on this machine."),
-    "topology": ("spanfit.cli.topology:topology", "Show and check a cluster's tree of switches."),
-    "weights": ("spanfit.cli.weights:weights", "Fit and show affinity weights."),
+    "topology": ("spanfit.cli.topology:topology", "Read, merge, compare and check clusters."),
+    "weights": ("spanfit.cli.weights:weights", "Fit, show, check, export and carry over affinity weights."),
     "workload": ("spanfit.cli.workload:workload", "Show models, and what a training step of a job does."),
 }
 """Every noun: where its command lives, and the one line that ``spanfit --help`` shows without loading it."""
