@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,25 +16,14 @@ from spanfit.results.schema import format_estimate
 
 if TYPE_CHECKING:
     from spanfit.profiler.campaign import Campaign
+    from spanfit.profiler.predict.arms import ArmPrediction
     from spanfit.profiler.predict.collectives import Library
     from spanfit.profiler.predict.parameters import ParametersFile
-    from spanfit.profiler.predict.step import StepPrediction, StepPredictor
-    from spanfit.workload.job import Job
 
 PREDICTIONS_VERSION = 1
 
 _LIBRARIES = {"gloo": "gloo", "nccl": "NCCL's rings", "nccl-tree": "NCCL's trees"}
 _COLUMNS = ("job", "arm", "step", ">communication", "busiest uplink", ">carries")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmPrediction:
-    """What a step of a job will take in an arm."""
-
-    job: str
-    arm: str
-    nodes: tuple[str, ...]
-    prediction: StepPrediction
 
 
 @click.command(
@@ -113,7 +102,7 @@ def predict(
                 "error": fabric.error,
                 "library": fabric.library,
                 "not_fitted": fabric.not_fitted,
-                "arms": [asdict(arm) for arm in arms],
+                "arms": [{**asdict(arm), "job": arm.job.name} for arm in arms],
             }
         )
         return
@@ -165,26 +154,24 @@ def _preface(fabric: ParametersFile) -> str:
 
 
 def _predicted(campaign: Campaign, fabric: ParametersFile, draws: int, seed: int) -> Iterator[ArmPrediction]:
-    from spanfit.profiler.predict.step import StepPredictor, seated
+    from spanfit.profiler.predict.arms import predict_arms
 
     per_node = campaign.file.launch.ranks_per_node
-    predictors: dict[Job, StepPredictor] = {}
-    for case in campaign.cases:
-        if case.step is None or not parse_variant(case.operation).is_plain:
-            continue
-        if case.step not in predictors:
-            predictors[case.step] = StepPredictor(
-                case.step, campaign.cluster, fabric, ngpus_per_node=per_node, ndraws=draws, seed=seed
-            )
-        names = tuple(campaign.node_names[node] for node in case.groups[0])
-        found = predictors[case.step].predict(seated(case.step, names, per_node))
-        yield ArmPrediction(job=case.operation, arm=case.arm, nodes=names, prediction=found)
+    return predict_arms(
+        campaign.cases,
+        campaign.node_names,
+        campaign.cluster,
+        fabric,
+        ngpus_per_node=per_node,
+        ndraws=draws,
+        seed=seed,
+    )
 
 
 def _row(arm: ArmPrediction) -> tuple[str, ...]:
     found = arm.prediction
     return (
-        arm.job,
+        arm.job.name,
         arm.arm,
         format_estimate(found.time_s, units.format_time),
         units.format_percent(found.communication_share),

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import click
 
 from spanfit import units
-from spanfit.bench.variants import parse_variant
 from spanfit.cli.output import json_option, print_json, print_table, talk
 from spanfit.results.schema import format_estimate
 
@@ -68,24 +67,24 @@ def predict(campaign_file: Path, fabric_file: Path, output: Path, draws: int, se
 
 def _entries(campaign: Campaign, fabric: ParametersFile, draws: int, seed: int) -> list[WeightEntry]:
     from spanfit.errors import ConfigError
-    from spanfit.profiler.predict.step import StepPredictor, seated
+    from spanfit.profiler.predict.arms import predict_arms
     from spanfit.weights.predicted import predict_entry
 
     per_node = campaign.file.launch.ranks_per_node
     times: dict[Job, dict[str, Estimate]] = {}
     grids: dict[Job, dict[str, Grid]] = {}
-    predictors: dict[Job, StepPredictor] = {}
-    for case in campaign.cases:
-        if case.step is None or not parse_variant(case.operation).is_plain:
-            continue
-        if case.step not in predictors:
-            predictors[case.step] = StepPredictor(
-                case.step, campaign.cluster, fabric, ngpus_per_node=per_node, ndraws=draws, seed=seed
-            )
-        names = tuple(campaign.node_names[node] for node in case.groups[0])
-        prediction = predictors[case.step].predict(seated(case.step, names, per_node))
-        times.setdefault(case.step, {})[case.arm] = prediction.time_s
-        grids.setdefault(case.step, {})[case.arm] = _grid(campaign, case.step, names)
+    predicted = predict_arms(
+        campaign.cases,
+        campaign.node_names,
+        campaign.cluster,
+        fabric,
+        ngpus_per_node=per_node,
+        ndraws=draws,
+        seed=seed,
+    )
+    for each in predicted:
+        times.setdefault(each.job, {})[each.arm] = each.prediction.time_s
+        grids.setdefault(each.job, {})[each.arm] = _grid(campaign, each.job, each.nodes)
     both_kinds = {job: arms for job, arms in times.items() if 1 not in (job.layout.dp, job.layout.pp)}
     if not both_kinds:
         raise ConfigError(
