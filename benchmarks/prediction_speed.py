@@ -80,6 +80,7 @@ class Size:
             parameters=Parameters(rates_bytes_per_s=rates, peak_bytes_per_s=4e11, latency_s=5e-6, call_s=1e-5),
             error=0.0,
             residuals=(),
+            not_fitted={},
         )
 
 

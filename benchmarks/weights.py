@@ -370,6 +370,7 @@ def fabric_of(free: Sequence[int]) -> ParametersFile:
         parameters=Parameters(rates_bytes_per_s={"host": HOST_BYTES_PER_S, "minipod": uplink}),
         error=0.02,
         residuals=(),
+        not_fitted={},
     )
 
 

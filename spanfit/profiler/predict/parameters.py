@@ -1,7 +1,7 @@
 """What the predictor knows of a fabric: how its links, messages and collectives behave, and where that comes from."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spanfit import files
@@ -118,7 +118,7 @@ class ParametersFile:
     parameters: Parameters
     error: float
     residuals: tuple[Residual, ...]
-    not_fitted: dict[str, str] = field(default_factory=dict)
+    not_fitted: dict[str, str]
 
     def fair(self) -> "ParametersFile":
         """Return the same fabric with fair shares, which are then given and not fitted."""

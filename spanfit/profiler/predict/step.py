@@ -82,7 +82,7 @@ class StepPredictor:
     >>> cluster = Cluster(name="four", tiers=("minipod", "core"), nodes=nodes)
     >>> fabric = ParametersFile(
     ...     schema_version=PARAMETERS_VERSION, run_ids=(), curves_hashes=(), cluster="four", cluster_hash="",
-    ...     library=Library.NCCL, error=0.02, residuals=(),
+    ...     library=Library.NCCL, error=0.02, residuals=(), not_fitted={},
     ...     parameters=Parameters(rates_bytes_per_s={"host": 1e9, "minipod": 5e8}),
     ... )
     >>> job = StepJob(name="job", dp=2, pp=2, nmicrobatches=1, activation_bytes=10**6, gradient_bytes=10**8,

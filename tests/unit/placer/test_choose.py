@@ -39,6 +39,7 @@ FABRIC = ParametersFile(
     library=Library.NCCL,
     error=0.02,
     residuals=(),
+    not_fitted={},
     parameters=Parameters(rates_bytes_per_s={"host": 1e9, "leaf": 1e9, "minipod": 2e8}),
 )
 

@@ -44,6 +44,7 @@ def fabric(parameters: Parameters = PLAIN, library: Library = Library.NCCL) -> P
         parameters=parameters,
         error=0.02,
         residuals=(),
+        not_fitted={},
     )
 
 
