@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from spanfit.cli.campaign_submit import submit
 from spanfit.cli.clusters import tell_findings
+from spanfit.cli.options import store_option
 from spanfit.cli.output import json_option, print_json, print_table, talk
 from spanfit.units import format_percent, format_size, format_time
 
@@ -20,18 +22,14 @@ if TYPE_CHECKING:
     from spanfit.profiler.stopping import CaseState
 
 _FILE = click.argument("campaign_file", metavar="CAMPAIGN.toml", type=click.Path(path_type=Path))
-store_option = click.option(
-    "--store",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
-    show_default=True,
-    help="Folder of the results store.",
-)
 
 
 @click.group()
 def campaign() -> None:
-    """Plan, run and follow a measuring campaign."""
+    """Plan, run, submit and follow a measuring campaign."""
+
+
+campaign.add_command(submit)
 
 
 @campaign.command(epilog="Example: spanfit campaign plan examples/demo/campaign.toml")
