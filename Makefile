@@ -6,7 +6,7 @@ READY := .venv/.ready
 # Compiled modules are kept: every rank and command of the tests would compile them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test unit check format docs bench gpu-check clean
+.PHONY: help demo test unit check format docs bench live gpu-check clean
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | column -t -s '	'
 
@@ -39,6 +39,9 @@ docs: $(READY) ## write docs/cli.md from the help texts
 
 bench: $(READY) ## run every benchmark, quickly
 	for script in benchmarks/*.py; do $(BIN)/python $$script --quick || exit 1; done
+
+live: $(READY) ## read a real Kubernetes API server, built from Debian's source at the first run (about 30 minutes)
+	tools/live-kubernetes
 
 gpu-check: ## check one GPU; needs no .venv, only a $(PYTHON) that has torch
 	PYTHONPATH=$(CURDIR):$(PYTHONPATH) $(PYTHON) -m spanfit.bench.gpu_check

@@ -1,16 +1,19 @@
 """``spanfit place``: a job on the free nodes of a cluster, and a placement whose nodes have failed."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from spanfit.cli.clusters import load_cluster
-from spanfit.cli.options import cluster_option, entry_option, scaling_option
+from spanfit.cli.launch import FORMATS
+from spanfit.cli.options import entry_option, scaling_option
 from spanfit.cli.output import json_option, print_json, talk
+from spanfit.cli.place_check import check_placement
 from spanfit.cli.place_drawing import show, show_repair, show_uses
+from spanfit.cli.place_live import tell_start
+from spanfit.cli.place_source import read_source, source_options
 
 if TYPE_CHECKING:
     from spanfit.placer.choose import StepTime
@@ -19,7 +22,22 @@ if TYPE_CHECKING:
     from spanfit.topology.model import Cluster
 
 _HOSTS = "HOSTLIST"
-_REPAIR_TAKES = ["cluster", "repair", "failed", "max_moves", "time_limit", "seed", "output", "launch_file", "as_json"]
+_CHECK_TAKES = ["checked", "cluster", "live", "partition", "tolerate", "as_json"]
+_REPAIR_TAKES = [
+    "cluster",
+    "live",
+    "partition",
+    "tolerate",
+    "repair",
+    "failed",
+    "max_moves",
+    "time_limit",
+    "seed",
+    "output",
+    "launch_file",
+    "profile",
+    "as_json",
+]
 
 
 def _rule_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -52,7 +70,7 @@ def _rule_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command(epilog="Example: spanfit place job.toml --cluster cluster.toml --weights weights.json -o placement.json")
 @click.argument("job", required=False, type=click.Path(path_type=Path))
-@cluster_option
+@source_options
 @click.option("--weights", type=click.Path(path_type=Path), help="Take alpha and beta from this weights.json.")
 @click.option("--alpha", type=click.FloatRange(0, 1), help="Weight of DP groups by hand; beta is what is left.")
 @entry_option
@@ -95,17 +113,25 @@ def _rule_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--emit",
     "launch_file",
-    type=click.Choice(["hostfile", "rankfile", "torchrun", "slurm"]),
-    help="Print this launch file on stdout; the drawing goes to stderr.",
+    metavar="FORMAT",
+    type=click.Choice(FORMATS),
+    help=f"Print a launch file on stdout, the drawing on stderr: {', '.join(FORMATS)}.",
 )
+@click.option("--profile", type=click.Path(path_type=Path), help="What the site needs around --emit's job, as TOML.")
 @json_option
 def place(job: Path | None, repair: Path | None, as_json: bool, launch_file: str | None, **options: Any) -> None:
     """Place JOB (a TOML job file) on the free nodes of a cluster, and say how good the placement is.
 
-    With --repair and --failed, mend a placement instead: the same spreads with the fewest moved nodes.
+    With --repair and --failed, mend a placement instead: the same spreads with the fewest moved nodes. With --live, the
+    free nodes of the running cluster count; nothing is changed unless --apply is given.
     """
+    if options["checked"] is not None:
+        _check_only_source(click.get_current_context())
+        check_placement(options["checked"], options, as_json=as_json)
     if as_json and launch_file:
         raise click.UsageError("--json and --emit both print on stdout; give one, and -o FILE for the placement")
+    if options["profile"] and not launch_file:
+        raise click.UsageError("--profile belongs to --emit FORMAT")
     if (job is None) == (repair is None):
         raise click.UsageError("give one of JOB and --repair PLACEMENT")
     if options["is_explained"] and (as_json or launch_file):
@@ -125,7 +151,9 @@ def _place(path: Path, as_json: bool, launch_file: str | None, options: dict[str
     from spanfit.placer.solve import Solver
 
     _check_weights(options)
-    job, cluster = read_job(path), load_cluster(options["cluster"])
+    job = read_job(path)
+    source = read_source(options, job.name)
+    cluster = source.cluster
     rules = _rules(job, options)
     alpha, weights_hash, accepted = _alpha(path, job, cluster, rules, options)
     left = 1 - options["ep_weight"]
@@ -144,7 +172,7 @@ def _place(path: Path, as_json: bool, launch_file: str | None, options: dict[str
         time_limit_s=options["time_limit"],
         seed=options["seed"],
     )
-    text = _written(placement, options["output"], launch_file)
+    text = _written(placement, options, launch_file)
     if as_json:
         print_json(placement)
     else:
@@ -153,6 +181,7 @@ def _place(path: Path, as_json: bool, launch_file: str | None, options: dict[str
         show_uses(placement, explain(placement, cluster, time_limit_s=options["time_limit"]))
     if text is not None:
         click.echo(text, nl=False)
+    tell_start(placement, source, options, on_stderr=as_json or text is not None)
 
 
 def _mend(path: Path, as_json: bool, launch_file: str | None, options: dict[str, Any]) -> None:
@@ -160,15 +189,16 @@ def _mend(path: Path, as_json: bool, launch_file: str | None, options: dict[str,
     from spanfit.placer.model import SCHEMA_VERSION, Placement
     from spanfit.placer.repair import repair
 
+    placed = files.read_json(path, Placement, SCHEMA_VERSION)
     found = repair(
-        files.read_json(path, Placement, SCHEMA_VERSION),
-        load_cluster(options["cluster"]),
+        placed,
+        read_source(options, placed.job.name).cluster,
         _hosts("--failed", options["failed"]),
         max_moves=options["max_moves"],
         time_limit_s=options["time_limit"],
         seed=options["seed"],
     )
-    text = _written(found.placement, options["output"], launch_file)
+    text = _written(found.placement, options, launch_file)
     if as_json:
         print_json(found)
     else:
@@ -178,13 +208,15 @@ def _mend(path: Path, as_json: bool, launch_file: str | None, options: dict[str,
         click.echo(text, nl=False)
 
 
-def _written(placement: "Placement", output: Path | None, launch_file: str | None) -> str | None:
+def _written(placement: "Placement", options: dict[str, Any], launch_file: str | None) -> str | None:
     """Write the placement where it was asked for, and return the text of the launch file that was asked for."""
     from spanfit import files
+    from spanfit.launch.profile import read_profile
     from spanfit.placer.emit import emit
 
-    text = emit(placement, launch_file) if launch_file else None
-    if output:
+    profile = read_profile(options["profile"]) if options["profile"] else None
+    text = emit(placement, launch_file, profile) if launch_file else None
+    if output := options["output"]:
         files.write_json(output, placement)
         talk(f"{output}: placement of job {placement.job.name} on {len(placement.cells)} nodes")
     return text
@@ -194,10 +226,25 @@ def _check_repair(context: click.Context) -> None:
     """Refuse options that a repair would leave aside."""
     if not context.params["failed"]:
         raise click.UsageError("--repair needs --failed HOSTLIST, the nodes that have failed")
-    names = {parameter.name: parameter.opts[-1] for parameter in context.command.params if parameter.name}
-    given = [name for name in names if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
-    if others := [names[name] for name in given if name not in _REPAIR_TAKES]:
+    if others := _given_but(context, _REPAIR_TAKES):
         raise click.UsageError(f"--repair keeps the weights and rules of its placement; leave {', '.join(others)} out")
+
+
+def _check_only_source(context: click.Context) -> None:
+    """Refuse options that a check would leave aside."""
+    if others := _given_but(context, _CHECK_TAKES):
+        raise click.UsageError(f"--check places nothing; leave {', '.join(others)} out")
+
+
+def _given_but(context: click.Context, taken: Sequence[str]) -> list[str]:
+    """Return the options given on the command line that are none of those taken."""
+    names = {
+        parameter.name: parameter.opts[-1] if isinstance(parameter, click.Option) else parameter.human_readable_name
+        for parameter in context.command.params
+        if parameter.name
+    }
+    given = [name for name in names if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    return [names[name] for name in given if name not in taken]
 
 
 def _check_weights(options: dict[str, Any]) -> None:

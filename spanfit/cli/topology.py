@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spanfit.cli.clusters import finding_lines, load_cluster, tell_findings
+from spanfit.cli.clusters import finding_lines, load_cluster, merge_sources, read_all, source_name, tell_findings
 from spanfit.cli.output import console, json_option, print_json, print_table
 from spanfit.errors import ExitCode
 from spanfit.topology.hostlist import fold_hostlist
@@ -40,7 +40,7 @@ def topology() -> None:
     """Read, merge, compare, show and check clusters and their trees of switches.
 
     CLUSTER and SOURCE are TOML cluster files or what Slurm, kubectl, topograph, AWS, ibnetdiscover, iblinkinfo, UFM or
-    lldpctl write; which one it is, the content tells.
+    lldpctl write; which one it is, the content tells. slurm:live and kubernetes:live read the running cluster.
     """
 
 
@@ -48,7 +48,9 @@ def topology() -> None:
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True, type=_path)
 @click.option("--out", type=_path, help="Write the cluster file there instead of to stdout.")
 @click.option("--name", help="Call the cluster so; otherwise it is called after the first source.")
-@click.option("--topology", "chosen", metavar="NAME", help="Read this topology of a topology.yaml, not the default.")
+@click.option(
+    "--topology", "chosen", metavar="NAME", help="Read this one of several topologies of Slurm's, not the default."
+)
 @json_option
 def import_(sources: tuple[Path, ...], out: Path | None, name: str | None, chosen: str | None, as_json: bool) -> None:
     """Write one TOML cluster file from all SOURCEs: the fabric of one, GPUs and states of others.
@@ -56,15 +58,12 @@ def import_(sources: tuple[Path, ...], out: Path | None, name: str | None, chose
     Places come from the first source that gives any, GPUs from the first that tells them; of states the most severe
     counts. Nodes without a place are left out. Whatever is odd or contradicts is told on stderr.
     """
-    import time
-
     from spanfit import files
     from spanfit.topology.merge import merge
     from spanfit.topology.readers.cluster_toml import render_cluster
-    from spanfit.topology.readers.sources import read_sources
 
-    readings = read_sources(sources, time.time(), chosen)
-    merged = merge(readings, sources[0].stem)
+    readings = read_all(sources, chosen)
+    merged = merge(readings, source_name(sources[0]))
     cluster = merged.cluster if name is None else replace(merged.cluster, name=name)
     if out is not None:
         files.write_text(out, render_cluster(cluster))
@@ -89,15 +88,12 @@ def import_(sources: tuple[Path, ...], out: Path | None, name: str | None, chose
 @click.pass_context
 def diff(context: click.Context, before: Path, after: Path, as_json: bool) -> None:
     """Say how AFTER differs from BEFORE in what both tell; ends with 0 if it does not, 1 if it does."""
-    import time
-
     from spanfit.topology.compare import compare
     from spanfit.topology.merge import merge
-    from spanfit.topology.readers.sources import read_sources
 
-    sides = [read_sources([path], time.time()) for path in (before, after)]
+    sides = [read_all([path]) for path in (before, after)]
     with_states = all(any(node.state for one in side for node in one.nodes) for side in sides)
-    one, two = (merge(side, path.stem).cluster for side, path in zip(sides, (before, after), strict=True))
+    one, two = (merge(side, source_name(path)).cluster for side, path in zip(sides, (before, after), strict=True))
     found = compare(one, two, with_states=with_states)
     if as_json:
         print_json(found)
@@ -130,9 +126,8 @@ def show(cluster: Path, as_json: bool) -> None:
 @click.pass_context
 def check(context: click.Context, cluster: Path, as_json: bool) -> None:
     """Say what is odd in CLUSTER; ends with 0 if nothing is, 1 if something is, 2 if it cannot be read."""
-    from spanfit.topology.readers.cluster_file import read_cluster_with_findings
-
-    found, findings = read_cluster_with_findings(cluster)
+    merged = merge_sources([cluster])
+    found, findings = merged.cluster, merged.findings
     if as_json:
         odd = [_plain_finding(finding) for finding in findings]
         print_json({"cluster": found.name, "nnodes": len(found.nodes), "tiers": found.tiers, "findings": odd})
@@ -186,6 +181,7 @@ def _plain_reading(reading: Reading) -> dict[str, Any]:
         "nplaced": sum(node.fabric is not None for node in reading.nodes),
         "nstates": sum(node.state is not None for node in reading.nodes),
         "reservations": [one.name for one in reading.reservations],
+        "topologies": reading.topologies,
     }
 
 

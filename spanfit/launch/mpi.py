@@ -1,46 +1,28 @@
 """Worlds that mpirun starts, in the order of the rank map: edge; asks mpirun for its version.
 
-Open MPI 4 and 5 and MPICH differ in nearly every option; each spelling is in one table here. Inside a testbed mpirun
-runs in the first host and reaches the others through a script in the place of ssh.
+Inside a testbed mpirun runs in the first host and reaches the others through a script in the place of ssh.
 """
 
 import os
-import re
 import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
 
 from spanfit.errors import LaunchError
 from spanfit.launch.commands import CommandWorlds, rank_command
+from spanfit.launch.render.mpi import ORDERED, Mpi, parse_version, render_hosts
 from spanfit.launch.testbed import Testbed, program
 from spanfit.launch.worlds import WorldRequest
-from spanfit.topology.model import RankMap
 
 _ANSWER_LIMIT_S = 30.0
 _HOSTS = "hosts.txt"
 _DEVICE = "eth0"
 
-
-class Mpi(StrEnum):
-    """The libraries whose mpirun is understood."""
-
-    OPEN_MPI_4 = "Open MPI 4"
-    OPEN_MPI_5 = "Open MPI 5"
-    MPICH = "MPICH"
-
-
-_ORDERED: dict[Mpi, tuple[str, ...]] = {
-    Mpi.OPEN_MPI_4: ("--mca", "rmaps", "seq", "--bind-to", "none", "--hostfile"),
-    Mpi.OPEN_MPI_5: ("--map-by", "seq", "--bind-to", "none", "--hostfile"),
-    Mpi.MPICH: ("-bind-to", "none", "-f"),
-}
-"""What makes the ranks follow the hosts file, unbound, since a rank has threads besides."""
 
 _OPEN_MPI_EMULATED = ("--mca", "btl", "self,{shared},tcp", "--mca", "btl_tcp_if_include", _DEVICE)
 _EMULATED: dict[Mpi, tuple[str, ...]] = {
@@ -67,29 +49,6 @@ _EMULATED_ENVIRONMENT: dict[Mpi, dict[str, str]] = {
     # Otherwise MPICH crosses hosts through shared memory, since they are one machine.
     Mpi.MPICH: {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": _DEVICE, "MPIR_CVAR_NOLOCAL": "1"},
 }
-
-
-def parse_version(text: str) -> Mpi:
-    """Return which mpirun printed this as its version.
-
-    Raises
-    ------
-    ValueError
-        If it is none that is understood.
-    """
-    if found := re.match(r"mpirun \(Open MPI\) ([45])\.", text):
-        return {"4": Mpi.OPEN_MPI_4, "5": Mpi.OPEN_MPI_5}[found[1]]
-    if text.startswith("HYDRA build details:"):
-        return Mpi.MPICH
-    raise ValueError(f"found {text.splitlines()[0] if text else 'nothing'!r}, expected Open MPI 4 or 5, or MPICH")
-
-
-def render_hosts(mpi: Mpi, rank_map: RankMap) -> str:
-    """Return the hosts file in rank order: a line a rank for Open MPI's sequential mapper, a line a host for MPICH."""
-    per_node = rank_map.ngpus_per_node
-    if mpi is Mpi.MPICH:
-        return "".join(f"{name}:{per_node}\n" for name in rank_map.node_names)
-    return "".join(f"{name}\n" * per_node for name in rank_map.node_names)
 
 
 def render_agent(pids: Mapping[str, int], nsenter: str, setpriv: str) -> str:
@@ -136,7 +95,7 @@ def mpirun_argv(
     options = ["-n", str(request.rank_map.nranks)]
     if as_root and mpi is not Mpi.MPICH:
         options.append("--allow-run-as-root")
-    options += [*_ORDERED[mpi], str(request.logs / _HOSTS)]
+    options += [*ORDERED[mpi], str(request.logs / _HOSTS)]
     if scratch is not None:
         options += [word.format(agent=scratch / "agent", scratch=scratch) for word in _EMULATED[mpi]]
     return [mpirun, *options, *command]

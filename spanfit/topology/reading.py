@@ -100,9 +100,11 @@ class Reservation:
         As the source writes them; from JSON in UTC.
     is_active : bool or None
         Whether it holds its nodes now; None where the source does not say.
+    start_s : float or None
+        Its start in seconds since 1970; None where it cannot be read.
     is_over : bool
         Whether it ended before now.
-    state, duration : str
+    duration : str
     users, flags : tuple of str
     """
 
@@ -111,8 +113,8 @@ class Reservation:
     start: str
     end: str
     is_active: bool | None
+    start_s: float | None = None
     is_over: bool = False
-    state: str = ""
     duration: str = ""
     users: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()

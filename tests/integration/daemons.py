@@ -80,18 +80,30 @@ def running(commands: list[list[str]], log: Path, environment: dict[str, str]) -
 
 
 @contextlib.contextmanager
-def slurm(bed: Testbed, folder: Path) -> Iterator[dict[str, str]]:
+def slurm(bed: Testbed, folder: Path, *, topology: str = "", ngpus: int = 0) -> Iterator[dict[str, str]]:
     """Give the variables by which Slurm finds a cluster of the testbed's hosts; it lasts as long as the block.
 
-    RuntimeError with the daemons' log where it does not come up.
+    Slurm knows the switches of ``topology``, a topology.conf, and takes empty files for GPUs where ``ngpus`` are asked
+    for. RuntimeError with the daemons' log where it does not come up.
     """
     for name in ("state", *(f"spool/{host}" for host in bed.hosts)):
         (folder / name).mkdir(parents=True)
     first = next(iter(bed.hosts))
+    gres = f" Gres=gpu:h200:{ngpus}" if ngpus else ""
     nodes = "\n".join(
-        f"NodeName={host.name} NodeAddr={host.address} CPUs=4 RealMemory=1000 State=UNKNOWN"
+        f"NodeName={host.name} NodeAddr={host.address} CPUs=4 RealMemory=1000{gres} State=UNKNOWN"
         for host in bed.hosts.values()
     )
+    if topology:
+        (folder / "topology.conf").write_text(topology)
+        nodes = f"TopologyPlugin=topology/tree\n{nodes}"
+    if ngpus:
+        nodes = f"GresTypes=gpu\n{nodes}"
+        devices = [folder / f"gpu{index}" for index in range(ngpus)]
+        lines = ["AutoDetect=off", *(f"Name=gpu Type=h200 File={device}" for device in devices)]
+        (folder / "gres.conf").write_text("\n".join([*lines, ""]))
+        for device in devices:
+            device.touch()
     text = SLURM_CONF.format(first=first, address=bed.hosts[first].address, folder=folder, nodes=nodes)
     (folder / "slurm.conf").write_text(text)
     (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\nConstrainCores=no\n")

@@ -10,7 +10,8 @@ import pytest
 
 from spanfit.errors import LaunchError
 from spanfit.launch.fabric import Fabric
-from spanfit.launch.mpi import Mpi, find_mpirun
+from spanfit.launch.mpi import find_mpirun
+from spanfit.launch.render.mpi import Mpi
 from spanfit.launch.testbed import Testbed
 from spanfit.profiler.campaign import Campaign
 from tests.conftest import make_fabric

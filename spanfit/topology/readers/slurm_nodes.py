@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spanfit.errors import ConfigError
 from spanfit.topology.hostlist import expand_hostlist
@@ -86,9 +86,11 @@ def parse_nodes_json(document: object, origin: str) -> Reading:
     rows = [_json_row(item) for item in items]
     if any(isinstance(item.get("state").value, str) for item in items):
         return _reading(rows, origin, "sinfo-json")
-    if any(row.topology for row in rows):
-        nodes, findings = _placed(rows)
-        return _reading(rows, origin, "slurm-nodes-json", nodes, findings)
+    if any(_units(row.topology) for row in rows):
+        nodes, findings, chosen = _placed(rows)
+        reading = _reading(rows, origin, "slurm-nodes-json", nodes, findings)
+        topologies = dict.fromkeys(name for row in rows for name in _units(row.topology))
+        return replace(reading, scheme=chosen, topologies=tuple(topologies))
     text = "no node says where it is in the topology; read topology.conf or scontrol show topology beside"
     return _reading(rows, origin, "slurm-nodes-json", findings=[Finding(code="no-topology-field", text=text)])
 
@@ -105,6 +107,28 @@ def _json_row(item: Place) -> _Row:
         partitions=item.get("partitions").texts(),
         topology=_given(item.get("topology")),
     )
+
+
+def choose_topology(reading: Reading, topology: str | None) -> Reading:
+    """Return nodes as they are placed in another of Slurm's topologies; ConfigError where none has that name.
+
+    None, and the topology that was read, leave the reading as it is, and so does a source that tells none.
+    """
+    if topology in (None, reading.scheme) or not reading.topologies:
+        return reading
+    if topology not in reading.topologies:
+        known = shown(", ".join(reading.topologies))
+        raise ConfigError(f"{reading.origin}: found no topology {topology!r}; expected one of {known}")
+    placed = []
+    for node in reading.nodes:
+        units = dict(node.other).get(topology)
+        placed.append(replace(node, fabric=tuple(reversed(units.split(":"))) if units else None))
+    unplaced = [
+        unplaced_finding(node.name, f"has no place in topology {topology}") for node in placed if not node.fabric
+    ]
+    kept = [one for one in reading.findings if one.code not in ("node-without-topology", "ragged-depth")]
+    findings = (*kept, *unplaced, *depth_findings(placed))
+    return replace(reading, nodes=tuple(placed), findings=findings, scheme=topology)
 
 
 def _given(place: Place) -> str:
@@ -169,8 +193,8 @@ def _names(text: str, origin: str) -> tuple[str, ...]:
         raise ConfigError(f"{origin}: NODELIST: {error}") from None
 
 
-def _placed(rows: Sequence[_Row]) -> tuple[dict[str, tuple[str, ...]], list[Finding]]:
-    """Return the path of each node in the topology that counts, and findings."""
+def _placed(rows: Sequence[_Row]) -> tuple[dict[str, tuple[str, ...]], list[Finding], str]:
+    """Return the path of each node in the topology that counts, findings, and the name of that topology."""
     places = {row.name: _units(row.topology) for row in rows}
     counts: dict[str, tuple[int, int]] = {}
     for units in places.values():
@@ -183,7 +207,7 @@ def _placed(rows: Sequence[_Row]) -> tuple[dict[str, tuple[str, ...]], list[Find
         for row in rows
         if chosen not in places[row.name]
     ]
-    return {name: units[chosen] for name, units in places.items() if chosen in units}, findings
+    return {name: units[chosen] for name, units in places.items() if chosen in units}, findings, chosen
 
 
 def _units(topology: str) -> dict[str, tuple[str, ...]]:

@@ -1,8 +1,8 @@
 """Trees of switches as Slurm names them, whichever file they come from: checked, merged and given to nodes."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations
 
 from spanfit.topology.components import components
 from spanfit.topology.hostlist import fold_hostlist
@@ -112,20 +112,26 @@ def _ring_faults(switches: Mapping[str, Switch], levels: Mapping[str, int]) -> I
 def _parallel(switches: Mapping[str, Switch]) -> dict[str, tuple[str, ...]]:
     """Return for each switch those that act as one with it, in the order of the file.
 
-    Parents of one child are parallel where they are on one level; so are, then, the parents of parallel switches.
+    Parents of one child are parallel where they are on one level and share more than half of the children of the one
+    that has more, so that a single leaf listed twice joins no two minipods; parallel switches count as one child.
     """
     levels, parents = _levels(switches), _parents(switches)
-    groups = [[name] for name in switches]
-    links: list[tuple[str, str]] = []
+    groups: list[tuple[str, ...]] = [(name,) for name in switches]
+    links: dict[tuple[str, str], None] = {}
     while True:
-        before = len(links)
+        before, group_of = len(links), {name: group for group in groups for name in group}
+        children = {name: {group_of[child] for child in switch.children} for name, switch in switches.items()}
         for group in groups:
             above = list(dict.fromkeys(parent for name in group for parent in parents.get(name, ())))
-            links += [(one, two) for one, two in pairwise(above) if levels[one] == levels[two]]
-        links = list(dict.fromkeys(links))
+            pairs = ((one, two) for one, two in combinations(above, 2) if levels[one] == levels[two])
+            links |= dict.fromkeys(pair for pair in pairs if pair not in links and _are_alike(children, *pair))
         if len(links) == before:
-            return {name: tuple(group) for group in groups for name in group}
-        groups = components(switches, links)
+            return group_of
+        groups = [tuple(group) for group in components(switches, links)]
+
+
+def _are_alike(children: Mapping[str, Set[tuple[str, ...]]], one: str, two: str) -> bool:
+    return 2 * len(children[one] & children[two]) > max(len(children[one]), len(children[two]))
 
 
 def _paths(switches: Mapping[str, Switch], groups: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
@@ -166,10 +172,9 @@ def _switch_findings(
             shared = "the same" if len(below) == 1 else "some of the same"
             text = f"switches {folded(group)} list {shared} children: read as one switch, {joined(group)}"
             yield Finding(code="parallel-spines", subject=names, text=text)
-    levels = _levels(switches)
     for child, listed in _parents(switches).items():
-        if len({levels[parent] for parent in listed}) > 1:
-            text = f"switch {child} is listed under {', '.join(listed)}, which are on several levels; the last counts"
+        if len({groups[parent] for parent in listed}) > 1:
+            text = f"switch {child} is listed under {', '.join(listed)}, which are not parallel; the last counts"
             yield Finding(code="unlike-parents", subject=child, text=text)
     for switch in switches.values():
         where = place.format(switch.order)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,19 @@ from spanfit.topology.readers.host_devices import parse_nccl_xml, parse_topo_mat
 from spanfit.topology.readers.infiniband import parse_iblinkinfo, parse_ibnetdiscover, parse_ufm
 from spanfit.topology.readers.kubernetes_nodes import parse_nodes
 from spanfit.topology.readers.lldp import lldp_hosts, parse_lldp
-from spanfit.topology.readers.slurm_nodes import parse_nodes_json, parse_show_nodes, parse_sinfo, parse_sinfo_json
+from spanfit.topology.readers.slurm_nodes import (
+    choose_topology,
+    parse_nodes_json,
+    parse_show_nodes,
+    parse_sinfo,
+    parse_sinfo_json,
+)
 from spanfit.topology.readers.slurm_reservations import parse_reservations_json, parse_show_reservation
 from spanfit.topology.readers.slurm_show import parse_show_topology
 from spanfit.topology.readers.slurm_topology import parse_topology_conf
 from spanfit.topology.readers.slurm_yaml import parse_topology_yaml
 from spanfit.topology.readers.volcano import parse_hypernodes
-from spanfit.topology.reading import Reading
+from spanfit.topology.reading import Finding, Reading
 
 _HEAD = 1 << 17
 """Characters from the start in which the kind of a file shows."""
@@ -68,6 +74,7 @@ class _Part:
 
     gather: Callable[[Sequence[Place]], Iterable[Reading]]
     items: tuple[Place, ...]
+    findings: tuple[Finding, ...] = ()
 
 
 def read_sources(paths: Sequence[Path], now_s: float, topology: str | None = None) -> tuple[Reading, ...]:
@@ -81,7 +88,7 @@ def read_sources(paths: Sequence[Path], now_s: float, topology: str | None = Non
     now_s : float
         The time, seconds since 1970, at which reservations hold.
     topology : str or None
-        Which topology of a ``topology.yaml`` counts; None for the default one.
+        Which topology of a ``topology.yaml``, or of nodes in several, counts; None for the default one.
 
     Raises
     ------
@@ -99,7 +106,26 @@ def read_sources(paths: Sequence[Path], now_s: float, topology: str | None = Non
             readings.append(one)
         elif one.gather in gathered:
             readings += one.gather(gathered.pop(one.gather))
-    return tuple(readings)
+    cut = [finding for one in found if isinstance(one, _Part) for finding in one.findings]
+    return tuple(_with(readings, cut))
+
+
+def kubernetes_readings(lists: Sequence[Place], findings: Sequence[Finding] = ()) -> tuple[Reading, ...]:
+    """Return what lists of Kubernetes objects say together; the findings of whoever fetched them are told first.
+
+    ConfigError where none of them is a Node or a HyperNode, or one has another shape.
+    """
+    objects = [item for place in lists for item in _objects(place)]
+    if not objects:
+        raise ConfigError(f"{lists[0].origin}: found no Node; expected the nodes of a cluster")
+    cut = [finding for place in lists for finding in _cut_lists(place)]
+    return tuple(_with([*_kubernetes(objects)], [*findings, *cut]))
+
+
+def _with(readings: Sequence[Reading], findings: Sequence[Finding]) -> Iterator[Reading]:
+    """Yield readings, the first with findings before its own."""
+    for index, reading in enumerate(readings):
+        yield reading if index else replace(reading, findings=(*findings, *reading.findings))
 
 
 def _read(path: Path, now_s: float, topology: str | None) -> Reading | _Part:
@@ -124,8 +150,10 @@ def _read(path: Path, now_s: float, topology: str | None) -> Reading | _Part:
 def _structured(
     documents: Sequence[Any], origin: str, stem: str, now_s: float, topology: str | None
 ) -> Reading | _Part:
-    if objects := [item for document in documents for item in _objects(Place(origin, "", document))]:
-        return _Part(gather=_kubernetes, items=tuple(objects))
+    lists = [Place(origin, "", document) for document in documents]
+    if objects := [item for place in lists for item in _objects(place)]:
+        cut = tuple(finding for place in lists for finding in _cut_lists(place))
+        return _Part(gather=_kubernetes, items=tuple(objects), findings=cut)
     if len(documents) > 1:
         raise ConfigError(f"{origin}: found {len(documents)} YAML documents; expected one, or objects of Kubernetes")
     document = documents[0] if documents else None
@@ -138,7 +166,7 @@ def _structured(
         "Instances": parse_instance_topology,
         "instances": parse_topograph_graph,
         "sinfo": parse_sinfo_json,
-        "nodes": parse_nodes_json,
+        "nodes": lambda value, name: choose_topology(parse_nodes_json(value, name), topology),
         "reservations": lambda value, name: parse_reservations_json(value, name, now_s),
     }
     if isinstance(document, dict):
@@ -166,6 +194,17 @@ def _objects(place: Place) -> Iterator[Place]:
                     yield Place(item.origin, item.key, {**item.table(), "kind": inner})
         elif kind in _KINDS:
             yield place
+
+
+def _cut_lists(place: Place) -> Iterator[Finding]:
+    """Yield a finding where a list says that the API server has more of it."""
+    document = place.value
+    metadata = document.get("metadata") if isinstance(document, dict) else None
+    if isinstance(metadata, dict) and metadata.get("continue"):
+        more = metadata.get("remainingItemCount")
+        count = f"{more} more" if isinstance(more, int) else "more"
+        text = f"{place.origin}: the list is cut, the API server has {count}; fetch it whole: kubectl get nodes -o json"
+        yield Finding(code="truncated", text=text)
 
 
 def _origin(items: Iterable[Place]) -> str:

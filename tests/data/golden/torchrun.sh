@@ -9,6 +9,7 @@ case $host in
     n11) node_rank=2 ;;
     *) printf '%s\n' "host $host is not in the table of this launch script; it must not start" >&2; exit 2 ;;
 esac
-exec torchrun --nnodes=3 --nproc-per-node=2 --master-port=29600 --node-rank="$node_rank" \
+exec torchrun \
+    --nnodes=3 --nproc-per-node=2 --master-port=29600 --node-rank="$node_rank" \
     --master-addr=n12 \
     train.py --lr 0.1

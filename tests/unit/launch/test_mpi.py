@@ -3,36 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from spanfit.launch.mpi import Mpi, mpirun_argv, parse_version, render_agent, render_hosts
+from spanfit.launch.mpi import mpirun_argv, render_agent
+from spanfit.launch.render.mpi import Mpi
 from spanfit.launch.worlds import WorldRequest
 from spanfit.topology.model import RankMap
 
 MAP = RankMap(node_names=("n10", "n2"), ngpus_per_node=2)
 REQUEST = WorldRequest(rank_map=MAP, module="m", argv=(), environment={}, port=1, logs=Path("logs"))
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/community/help/", Mpi.OPEN_MPI_4),
-        ("mpirun (Open MPI) 5.0.11\n", Mpi.OPEN_MPI_5),
-        ("HYDRA build details:\n    Version:                                 4.0.2\n", Mpi.MPICH),
-    ],
-)
-def test_the_kind_of_mpirun_follows_from_its_version(text: str, expected: Mpi) -> None:
-    assert parse_version(text) is expected
-
-
-@pytest.mark.parametrize("text", ["", "mpirun (Open MPI) 3.1.3", "Intel(R) MPI Library for Linux* OS, Version 2021"])
-def test_another_mpirun_is_refused_with_what_it_said(text: str) -> None:
-    with pytest.raises(ValueError, match="expected Open MPI 4 or 5, or MPICH") as error:
-        parse_version(text)
-    assert text in str(error.value)
-
-
-def test_hosts_are_in_rank_order_and_each_library_s_form() -> None:
-    assert render_hosts(Mpi.OPEN_MPI_4, MAP) == render_hosts(Mpi.OPEN_MPI_5, MAP) == "n10\nn10\nn2\nn2\n"
-    assert render_hosts(Mpi.MPICH, MAP) == "n10:2\nn2:2\n"
 
 
 @pytest.mark.parametrize(

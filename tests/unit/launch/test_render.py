@@ -1,110 +1,63 @@
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from spanfit.launch.render import render_hostfile, render_rankfile, render_slurm, render_torchrun
+from spanfit.launch.profile import Container, LaunchProfile, Mount, NodeSettings, Runtime, SlurmSettings
+from spanfit.launch.render.mpi import render_hostfile, render_hydra, render_rankfile, render_seqfile
+from spanfit.launch.render.slurm import render_slurm
+from spanfit.launch.render.torchrun import render_torchrun
 from spanfit.topology.model import RankMap
+from tests.unit.launch.stage import HOSTILE_COMMAND, HOSTILE_NAMES, Stage, parses
 
 GOLDEN = Path(__file__).parents[2] / "data/golden"
 PLAIN = RankMap(node_names=("n12", "n3", "n11"), ngpus_per_node=2)
 COMMAND = ("train.py", "--lr", "0.1")
-HOSTILE_COMMAND = (
-    "tr ain.py",
-    "$(touch owned)",
-    "`touch owned`",
-    "'",
-    '"',
-    "a\nb",
-    ";touch owned",
-    "*",
-    "",
-    "\\",
-    "-x",
+PORT = LaunchProfile(node=NodeSettings(port=29600))
+MOUNTS = (
+    Mount(source="/scratch", target="/scratch"),
+    Mount(source="/data", target="/data", read_only=True),
 )
 
-# Each fake writes its arguments, NUL after each, and then does what a test needs of the real program.
-RECORD = '#!/bin/sh\nprintf "%s\\0" "$@" >> "$RECORDS/{name}.$SLURM_PROCID"\n'
-FAKES = {
-    "torchrun": RECORD.format(name="torchrun"),
-    "uname": '#!/bin/sh\nprintf "%s\\n" "$FAKE_HOST"\n',
-    "srun": RECORD.format(name="srun")
-    + 'cp "$SLURM_HOSTFILE" "$RECORDS/hostfile"\n'
-    + "shift 3\n"
-    + 'SLURM_PROCID=0 "$@"\nSLURM_PROCID=1 "$@"\n',
-}
+
+def site(runtime: Runtime, image: str) -> LaunchProfile:
+    options = ("--nv",) if runtime is Runtime.APPTAINER else ()
+    container = Container(runtime=runtime, image=image, mounts=MOUNTS, workdir="/job", options=options)
+    return LaunchProfile(
+        container=container,
+        slurm=SlurmSettings(
+            options=("--partition=train", "--time=24:00:00", '--comment="two words"'),
+            gres="gpu:h100",
+            mpi="none",
+            shell="/bin/bash -l",
+            commands=("module load cuda/12", "export MODE=quick"),
+        ),
+        node=NodeSettings(
+            commands=("ulimit -n 64", "echo ready >&2"),
+            environment={"NCCL_IB_HCA": "mlx5", "NOTE": "it's $HOME"},
+        ),
+    )
 
 
-class Stage:
-    """A folder with fake programs first on PATH, and what they were called with."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        for name, text in FAKES.items():
-            (folder / name).write_text(text)
-            (folder / name).chmod(0o755)
-
-    def run(self, script: str, host: str = "") -> subprocess.CompletedProcess[str]:
-        environment = {
-            "PATH": f"{self.folder}:{os.environ['PATH']}",
-            "FAKE_HOST": host,
-            "RECORDS": str(self.folder),
-            "TMPDIR": str(self.folder),
-            "SLURM_PROCID": "0",
-        }
-        return subprocess.run(
-            ["sh", "-c", script], env=environment, cwd=self.folder, capture_output=True, text=True, check=False
-        )
-
-    def arguments(self, program: str, process: int = 0) -> list[str]:
-        return (self.folder / f"{program}.{process}").read_text().split("\0")[:-1]
-
-    def calm(self) -> bool:
-        """Return whether nothing that was smuggled into a name or an argument has run."""
-        return not (self.folder / "owned").exists()
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Stage:
-    return Stage(tmp_path)
+PYXIS = site(Runtime.PYXIS, "registry.example#ml/train:1")
+APPTAINER = site(Runtime.APPTAINER, "image.sif")
+ENROOT = site(Runtime.ENROOT, "/images/train.sqsh")
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("hostfile.txt", render_hostfile(PLAIN)),
-        ("rankfile.txt", render_rankfile(PLAIN)),
-        ("torchrun.sh", render_torchrun(PLAIN, COMMAND, port=29600)),
+        ("torchrun.sh", render_torchrun(PLAIN, COMMAND, PORT)),
+        ("torchrun_apptainer.sh", render_torchrun(PLAIN, COMMAND, APPTAINER)),
+        ("torchrun_enroot.sh", render_torchrun(PLAIN, COMMAND, ENROOT)),
         ("slurm.sh", render_slurm(PLAIN, COMMAND, "pretrain-7b")),
+        ("slurm_pyxis.sh", render_slurm(PLAIN, COMMAND, "pretrain-7b", PYXIS)),
+        ("slurm_apptainer.sh", render_slurm(PLAIN, COMMAND, "pretrain-7b", APPTAINER)),
+        ("slurm_enroot.sh", render_slurm(PLAIN, COMMAND, "pretrain-7b", ENROOT)),
     ],
 )
 def test_golden(name: str, text: str) -> None:
     assert text == (GOLDEN / name).read_text()
-
-
-def test_hostfile_and_rankfile_agree_on_the_ranks() -> None:
-    hosts = [line.split() for line in render_hostfile(PLAIN).splitlines() if not line.startswith("#")]
-    by_slot = [(name, slot) for name, slots in hosts for slot in range(int(slots.removeprefix("slots=")))]
-    lines = [line for line in render_rankfile(PLAIN).splitlines() if not line.startswith("#")]
-    assert lines == [f"rank {rank}={name} slot={slot}" for rank, (name, slot) in enumerate(by_slot)]
-    assert len(lines) == PLAIN.nranks
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["a b", "a;b", "$(id)", "a\n", "a#b", "n[1-2]", "+n0", "user@h", "1101", "9a.b", "", "-a", "slots", "max-slots"],
-)
-def test_open_mpi_files_refuse_what_they_cannot_carry(name: str) -> None:
-    rank_map = RankMap(node_names=("n1", name), ngpus_per_node=8)
-    for render in (render_hostfile, render_rankfile):
-        with pytest.raises(ValueError, match="cannot carry the host name"):
-            render(rank_map)
-
-
-@pytest.mark.parametrize("name", ["n1", "9a", "10.0.0.1", "n1.dom.ain", "slots1", "node_1"])
-def test_open_mpi_files_carry_host_names(name: str) -> None:
-    assert f"\n{name} slots=8\n" in render_hostfile(RankMap(node_names=(name,), ngpus_per_node=8))
+    assert parses(text)
 
 
 @pytest.mark.parametrize(
@@ -118,6 +71,8 @@ def test_every_format_refuses_a_map_of_no_ranks_or_with_a_node_twice(
     for render in (
         render_hostfile,
         render_rankfile,
+        render_seqfile,
+        render_hydra,
         lambda ranks: render_torchrun(ranks, COMMAND),
         lambda ranks: render_slurm(ranks, COMMAND, "j"),
     ):
@@ -135,7 +90,7 @@ def test_commands_that_no_shell_can_start(command: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(("host", "node_rank"), [("n12", 0), ("n3", 1), ("n3.dom.ain", 1), ("n11", 2)])
 def test_torchrun_script_finds_its_node_rank(stage: Stage, host: str, node_rank: int) -> None:
-    done = stage.run(render_torchrun(PLAIN, COMMAND, port=29600), host)
+    done = stage.run(render_torchrun(PLAIN, COMMAND, PORT), host)
     assert (done.returncode, done.stderr) == (0, "")
     assert stage.arguments("torchrun") == [
         "--nnodes=3",
@@ -154,20 +109,6 @@ def test_torchrun_script_fails_loudly_elsewhere(stage: Stage, host: str) -> None
     assert f"host {host.partition('.')[0]} is not in the table" in done.stderr
     assert not (stage.folder / "torchrun.0").exists()
     assert stage.calm()
-
-
-HOSTILE_NAMES = (
-    "$(touch owned)",
-    "`touch owned`",
-    "a'b",
-    'a"b',
-    "a;touch owned",
-    "a b",
-    "*",
-    "a) touch owned ;;",
-    "-n",
-    "é",
-)
 
 
 @pytest.mark.parametrize("name", HOSTILE_NAMES)
@@ -200,18 +141,12 @@ def test_torchrun_script_refuses_names_it_cannot_tell_apart(names: tuple[str, ..
         render_torchrun(RankMap(node_names=names, ngpus_per_node=8), COMMAND)
 
 
-@pytest.mark.parametrize("port", [0, 65536])
-def test_port_is_checked(port: int) -> None:
-    with pytest.raises(ValueError, match="expected 1 to 65535"):
-        render_torchrun(PLAIN, COMMAND, port)
-
-
 def test_slurm_script_orders_ranks_by_the_host_file(stage: Stage) -> None:
     rank_map = RankMap(node_names=("n10", "n9"), ngpus_per_node=4)
     done = stage.run(render_slurm(rank_map, HOSTILE_COMMAND, "j"))
     assert (done.returncode, done.stderr) == (0, "")
     srun = stage.arguments("srun")
-    assert srun[:5] == ["-n", "2", "--distribution=arbitrary", "sh", "-c"]
+    assert srun[:6] == ["-n", "2", "--distribution=arbitrary", "--kill-on-bad-exit=1", "--cpu-bind=none", "sh"]
     assert not any(word.startswith(("-N", "--nodes", "-w", "--ntasks-per-node")) for word in srun)
     assert (stage.folder / "hostfile").read_text() == "n10\nn9\n"
     for process in (0, 1):
@@ -250,3 +185,100 @@ def test_slurm_refuses_what_its_files_cannot_carry(name: str) -> None:
         render_slurm(RankMap(node_names=("n1", name), ngpus_per_node=8), COMMAND, "j")
     with pytest.raises(ValueError, match="job name is"):
         render_slurm(PLAIN, COMMAND, name)
+
+
+@pytest.mark.parametrize(
+    ("profile", "expected"),
+    [
+        (
+            APPTAINER,
+            "exec --bind=/scratch:/scratch --bind=/data:/data:ro --pwd=/job --nv image.sif",
+        ),
+        (
+            ENROOT,
+            "start --mount=/scratch:/scratch:none:x-create=auto,bind,rw --mount=/data:/data:none:x-create=auto,bind,ro "
+            "/images/train.sqsh",
+        ),
+    ],
+)
+def test_a_container_runs_around_torchrun_and_what_the_node_does_before(
+    stage: Stage, profile: LaunchProfile, expected: str
+) -> None:
+    assert profile.container is not None and profile.container.runtime is not None
+    runtime = profile.container.runtime.value
+    rank_map = RankMap(node_names=("n10", "n9"), ngpus_per_node=4)
+    if profile is ENROOT:
+        profile = LaunchProfile(
+            container=Container(runtime=Runtime.ENROOT, image="/images/train.sqsh", mounts=MOUNTS), node=profile.node
+        )
+    for script, process in (
+        (render_torchrun(rank_map, HOSTILE_COMMAND, profile), 0),
+        (
+            render_slurm(rank_map, HOSTILE_COMMAND, "j", LaunchProfile(container=profile.container, node=profile.node)),
+            1,
+        ),
+    ):
+        done = stage.run(script, "n9")
+        assert (done.returncode, set(done.stderr.split())) == (0, {"ready"})
+        words = expected.split()
+        assert stage.arguments(runtime)[: len(words)] == words
+        assert stage.arguments("torchrun", process) == [
+            "--nnodes=2",
+            "--nproc-per-node=4",
+            "--master-port=29500",
+            "--node-rank=1",
+            "--master-addr=n10",
+            *HOSTILE_COMMAND,
+        ]
+        found = stage.environment(process)
+        assert (found["NCCL_IB_HCA"], found["NOTE"]) == ("mlx5", "it's $HOME")
+        (stage.folder / "torchrun.0").unlink()
+    assert stage.calm()
+
+
+def test_srun_gets_the_options_of_pyxis_and_the_batch_script_those_of_the_site(stage: Stage) -> None:
+    script = render_slurm(RankMap(node_names=("n10", "n9"), ngpus_per_node=4), HOSTILE_COMMAND, "j", PYXIS)
+    assert script.splitlines()[:11] == [
+        "#!/bin/bash -l",
+        "#SBATCH --job-name=j",
+        "#SBATCH --nodes=2",
+        "#SBATCH --nodelist=n[9-10]",
+        "#SBATCH --exclusive",
+        "#SBATCH --gres=gpu:h100:4",
+        "#SBATCH --partition=train",
+        "#SBATCH --time=24:00:00",
+        '#SBATCH --comment="two words"',
+        "set -e",
+        "module load cuda/12",
+    ]
+    done = stage.run("module() { :; }\n" + script)
+    assert (done.returncode, set(done.stderr.split())) == (0, {"ready"})
+    assert stage.arguments("srun")[5:10] == [
+        "--mpi=none",
+        "--container-image=registry.example#ml/train:1",
+        "--container-mounts=/scratch:/scratch,/data:/data:ro",
+        "--container-workdir=/job",
+        "sh",
+    ]
+    assert stage.arguments("torchrun", 1)[5:] == list(HOSTILE_COMMAND)
+    assert (stage.environment(1)["MODE"], stage.environment(1)["NOTE"]) == ("quick", "it's $HOME")
+    assert stage.calm()
+
+
+def test_a_node_whose_preparation_fails_starts_nothing(stage: Stage) -> None:
+    profile = LaunchProfile(node=NodeSettings(commands=("false",)))
+    done = stage.run(render_torchrun(PLAIN, COMMAND, profile), "n12")
+    assert done.returncode == 1
+    assert not (stage.folder / "torchrun.0").exists()
+
+
+def test_containers_that_a_launcher_does_not_start_are_refused() -> None:
+    with pytest.raises(ValueError, match="pyxis is a plug-in of srun"):
+        render_torchrun(PLAIN, COMMAND, PYXIS)
+    with pytest.raises(ValueError, match="expected pyxis, enroot or apptainer"):
+        render_slurm(PLAIN, COMMAND, "j", LaunchProfile(container=Container(image="i")))
+    claim = Container(image="i", runtime=Runtime.APPTAINER, mounts=(Mount(claim="data", target="/data"),))
+    for runtime in (Runtime.APPTAINER, Runtime.PYXIS):
+        profile = LaunchProfile(container=Container(image="i", runtime=runtime, mounts=claim.mounts))
+        with pytest.raises(ValueError, match="claim data is a volume of Kubernetes"):
+            render_slurm(PLAIN, COMMAND, "j", profile)

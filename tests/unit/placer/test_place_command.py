@@ -11,7 +11,6 @@ from click.testing import CliRunner, Result
 from spanfit import files
 from spanfit.cli.place import place
 from spanfit.errors import ConfigError, ExitCode
-from spanfit.placer.emit import LaunchFile, emit
 from spanfit.placer.model import SCHEMA_VERSION, Placement
 from spanfit.placer.verify import verify
 from spanfit.topology.readers.cluster_file import read_cluster
@@ -81,24 +80,6 @@ def test_weights_are_taken_with_their_hash_and_warned_about(tmp_path: Path) -> N
         assert text in doubtful.stderr
 
 
-@pytest.mark.parametrize("kind", list(LaunchFile))
-def test_emit_prints_the_launch_file_alone_on_stdout(tmp_path: Path, kind: LaunchFile) -> None:
-    path = tmp_path / "placement.json"
-    result = run("--alpha", "0.3", "--emit", kind.value, "-o", str(path))
-    placement = files.read_json(path, Placement, SCHEMA_VERSION)
-    assert result.stdout == emit(placement, kind)
-    assert all(name in result.stdout for name in placement.rank_map.node_names)
-    assert "Job tiny on cluster small" in result.stderr
-
-
-def test_emit_needs_a_command_where_the_file_starts_one(tmp_path: Path) -> None:
-    job = tmp_path / "job.toml"
-    job.write_text('name = "bare"\ndp = 6\npp = 2\ntp = 8\n')
-    result = CliRunner().invoke(place, [str(job), *ARGUMENTS[1:], "--alpha", "0.3", "--emit", "slurm"])
-    assert isinstance(result.exception, ConfigError)
-    assert "job bare: command: missing; a slurm file needs it" in str(result.exception)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -106,6 +87,7 @@ def test_emit_needs_a_command_where_the_file_starts_one(tmp_path: Path) -> None:
         (("--alpha", "0.5", "--weights", "w.json"), "give one of --weights FILE and --alpha"),
         (("--alpha", "0.5", "--entry", "dense"), "--entry chooses from --weights"),
         (("--alpha", "0.5", "--json", "--emit", "slurm"), "--json and --emit both print on stdout"),
+        (("--alpha", "0.5", "--profile", "site.toml"), "--profile belongs to --emit"),
         (("--alpha", "1.5"), "1.5 is not in the range"),
         (("--alpha", "0.5", "--time-limit", "0"), "0.0 is not in the range"),
     ],

@@ -47,7 +47,8 @@ def sides(links: Links) -> dict[str, list[str]]:
 
 
 def described(name: str) -> str:
-    return name if " " in name else f"MF0;{name}:MQM9700/U1"
+    """Return what a switch or device calls itself; devices that share a name differ after a ``#``."""
+    return name.partition("#")[0] if " " in name else f"MF0;{name}:MQM9700/U1"
 
 
 def as_ibnetdiscover(links: Links) -> str:
@@ -88,7 +89,7 @@ def as_iblinkinfo(links: Links) -> str:
         lines.append('          69   64[  ] ==(                Down/ Polling)==>             [  ] "" ( )')
     for device in [lower for lower, _ in links if " " in lower]:
         lines += [
-            f"CA: {device}:",
+            f"CA: {described(device)}:",
             f'      0x01      9    1[  ] ==( 4X Active/ LinkUp)==>      69    1[  ] "{described("x")}" ( )',
         ]
     return "\n".join(lines) + "\n"
@@ -110,8 +111,11 @@ def ufm_ports(links: Links) -> object:
             "system_name": lower.partition(" ")[0],
             "peer_node_name": upper,
             "description": "Computer IB Port" if " " in lower else "Switch IB Port",
+            "node_description": described(lower),
+            "guid": f"0x{index}",
+            "number": 1,
         }
-        for lower, upper in links
+        for index, (lower, upper) in enumerate(links)
     ]
 
 
@@ -119,7 +123,7 @@ def ufm_links(links: Links) -> object:
     return [
         {
             "source_guid": "0x1",
-            "source_port_node_description": f"{lower}:1/3/1" if " " not in lower else lower,
+            "source_port_node_description": f"{lower}:1/3/1" if " " not in lower else f"{described(lower)}:1",
             "destination_guid": "0x2",
             "destination_port_node_description": f"{upper}:1/4/1",
         }
@@ -185,11 +189,13 @@ def test_a_device_without_a_name_explains_a_missing_rail() -> None:
         assert by_name(reading)["m0g0n2"].fabric == ("m0g0r0+m0g0r1", "m0s0+m0s1", "core0+core1")
 
 
-def test_hosts_of_one_name_join_no_leaves() -> None:
-    text = as_ibnetdiscover([*make_links(2, 1, 2, 1), ("first mlx5_0", "m0g0r0"), ("second mlx5_0", "m1g0r0")])
-    reading = parse_ibnetdiscover(text.replace('"first mlx5_0"', '"ubuntu mlx5_0"').replace("second", "ubuntu"), "f")
-    assert list(by_name(reading)) == ["m0g0n0", "m0g0n1", "m1g0n0", "m1g0n1"]
-    assert by_name(reading)["m0g0n0"].fabric != by_name(reading)["m1g0n0"].fabric
+@pytest.mark.parametrize("name", READERS)
+def test_hosts_of_one_name_join_no_leaves(name: str) -> None:
+    links = [*make_links(2, 1, 2, 1), ("ubuntu mlx5_0#1", "m0g0r0"), ("ubuntu mlx5_0#2", "m1g0r0")]
+    reading = READERS[name](links)
+    nodes = by_name(reading)
+    assert list(nodes) == ["m0g0n0", "m0g0n1", "m1g0n0", "m1g0n1"]
+    assert nodes["m0g0n0"].fabric != nodes["m1g0n0"].fabric
     assert labels(reading) == ["unnamed-hca:2"]
 
 

@@ -56,8 +56,15 @@ def test_parallel_switches_become_one() -> None:
     assert findings == ["parallel-spines:s0,s1", "parallel-spines:c0,c1"]
     texts = [finding.text for finding in parse_topology_conf(text, "f").findings]
     assert all("list the same children" in each for each in texts)
-    wider = text.replace("s1 Switches=l[0-1]", "s1 Switches=l[1-2]") + "\nSwitchName=l2 Nodes=n3"
+    wider = text.replace("s1 Switches=l[0-1]", "s1 Switches=l[0-2]") + "\nSwitchName=l2 Nodes=n3"
     assert "s[0-1] list some of the same children" in parse_topology_conf(wider, "f").findings[0].text
+
+
+def test_one_leaf_that_is_listed_twice_joins_no_minipods() -> None:
+    leaves = "".join(f"SwitchName=l{index} Nodes=n{index}\n" for index in range(8))
+    cluster, findings = read(f"{leaves}SwitchName=s0 Switches=l[0-4]\nSwitchName=s1 Switches=l[4-7]\n")
+    assert fabric(cluster) == {f"n{index}": (f"l{index}", f"s{index // 4}") for index in range(8)}
+    assert findings == ["unlike-parents:l4", "islands:2"]
 
 
 def test_of_parents_on_several_levels_the_last_counts() -> None:

@@ -111,6 +111,17 @@ def test_kubernetes_objects_of_several_files_are_one_source(tmp_path: Path) -> N
     assert kinds == [["slurm-topology-conf", "k8s-nodes"], ["k8s-nodes", "slurm-topology-conf"]]
 
 
+def test_a_list_that_is_cut_is_told(tmp_path: Path) -> None:
+    item = {"metadata": {"name": "n1", "labels": {"topology.nebius.com/tier-1": "l"}}}
+    cut = {"kind": "NodeList", "items": [item], "metadata": {"continue": "token", "remainingItemCount": 499}}
+    paths = [write(tmp_path, "whole.json", cut | {"metadata": {}}), write(tmp_path, "cut.json", cut)]
+    (reading,) = read_sources(paths, 0.0)
+    assert reading.findings[0].code == "truncated"
+    assert reading.findings[0].text.startswith(f"{paths[1]}: the list is cut, the API server has 499 more")
+    (reading,) = read_sources(paths[:1], 0.0)
+    assert "truncated" not in {finding.code for finding in reading.findings}
+
+
 def test_lldp_of_several_files_is_one_source(tmp_path: Path) -> None:
     def heard(*switches: str) -> dict[str, Any]:
         return {"lldp": {"interface": [{"eth0": {"chassis": {switch: {}}}} for switch in switches]}}

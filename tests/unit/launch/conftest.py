@@ -1,0 +1,10 @@
+from pathlib import Path
+
+import pytest
+
+from tests.unit.launch.stage import Stage
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
