@@ -8,27 +8,22 @@ pinner has named each its node.
 import json
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any
-
-import yaml
 
 from spanfit.launch.profile import KubernetesSettings, LaunchProfile, is_dns_label, is_dns_name
 from spanfit.launch.render.names import check_command, check_names, check_rank_map
+from spanfit.launch.render.pods import Object, affinity, dump, literal, metadata, pod_template
 from spanfit.launch.render.torchrun import preparation
 from spanfit.topology.model import RankMap
 
 GATE = "spanfit/placed"
 """The scheduling gate that holds a pod until it is pinned."""
 
-_Object = dict[str, Any]
 _MAX_NAME = 45
 """Letters of a job's name: pods add a role, an index and a suffix, and host names end at 63."""
 _MAX_OBJECT_BYTES = 1_000_000
 """etcd takes 1.5 MiB an object, with what the server adds."""
 _KUEUE_PODSETS = 8
 """Templates that a Workload of Kueue may have."""
-_WIDTH = 10_000
-"""Columns after which a line is broken; none is."""
 
 
 class Workload(StrEnum):
@@ -57,29 +52,7 @@ def render_manifest(
             documents = _indexed_job(rank_map, command, job_name, profile)
         case Workload.PYTORCHJOB:
             documents = _pytorchjob(rank_map, command, job_name, profile)
-    text = yaml.dump_all(documents, Dumper=_Quoting, sort_keys=False, explicit_start=True, width=_WIDTH)
-    return _HEADS[workload] + text
-
-
-class _Quoting(yaml.SafeDumper):
-    """Quotes every text but keys: readers of Kubernetes take ``n`` for false and ``1e3`` for 1000, PyYAML does not."""
-
-    def ignore_aliases(self, data: object) -> bool:
-        """Return that nothing is written as a reference to what was written before."""
-        return True
-
-    def represent_mapping(self, tag: str, mapping: Any, flow_style: bool | None = None) -> yaml.MappingNode:
-        """Return a mapping whose keys are plain: they are ours, or names of resources with a slash."""
-        node = super().represent_mapping(tag, mapping, flow_style)
-        for key, _ in node.value:
-            key.style = None
-        return node
-
-
-_Quoting.add_representer(
-    str,
-    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else '"'),
-)
+    return _HEADS[workload] + dump(documents)
 
 
 _PINNED_LATER = (
@@ -114,7 +87,7 @@ def check_placed(rank_map: RankMap, job_name: str) -> None:
         )
 
 
-def _jobset(rank_map: RankMap, command: tuple[str, ...], job_name: str, profile: LaunchProfile) -> list[_Object]:
+def _jobset(rank_map: RankMap, command: tuple[str, ...], job_name: str, profile: LaunchProfile) -> list[Object]:
     nnodes = len(rank_map.node_names)
     settings = profile.kubernetes
     if settings.kueue_queue and nnodes > _KUEUE_PODSETS:
@@ -125,13 +98,13 @@ def _jobset(rank_map: RankMap, command: tuple[str, ...], job_name: str, profile:
     jobs = []
     for node_rank, name in enumerate(rank_map.node_names):
         argv = _torchrun(rank_map, str(node_rank), f"{job_name}-n0-0-0.{job_name}", command, profile)
-        pod = _pod_template(rank_map, argv, job_name, profile)
-        pod["spec"]["affinity"] = affinity(name)
+        pod = pod_template(rank_map.ngpus_per_node, argv, job_name, profile)
+        pod["spec"]["affinity"] = affinity([name])
         job = {"parallelism": 1, "completions": 1, "backoffLimit": 0, "template": pod}
         jobs.append({"name": f"n{node_rank}", "replicas": 1, "template": {"spec": job}})
-    spec: _Object = {"network": {"enableDNSHostnames": True, "subdomain": job_name}}
+    spec: Object = {"network": {"enableDNSHostnames": True, "subdomain": job_name}}
     spec |= {"failurePolicy": {"maxRestarts": 0}, **_suspended(settings), "replicatedJobs": jobs}
-    jobset = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": _metadata(job_name, settings)}
+    jobset = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata(job_name, settings)}
     jobset["spec"] = spec
     size_bytes = len(json.dumps(jobset))
     if size_bytes > _MAX_OBJECT_BYTES:
@@ -142,35 +115,35 @@ def _jobset(rank_map: RankMap, command: tuple[str, ...], job_name: str, profile:
     return [*_pod_groups(nnodes, job_name, settings), jobset]
 
 
-def _indexed_job(rank_map: RankMap, command: tuple[str, ...], job_name: str, profile: LaunchProfile) -> list[_Object]:
+def _indexed_job(rank_map: RankMap, command: tuple[str, ...], job_name: str, profile: LaunchProfile) -> list[Object]:
     nnodes, settings = len(rank_map.node_names), profile.kubernetes
     argv = _torchrun(rank_map, "$(JOB_COMPLETION_INDEX)", f"{job_name}-0.{job_name}", command, profile)
-    pod = _gated(_pod_template(rank_map, argv, job_name, profile))
+    pod = _gated(pod_template(rank_map.ngpus_per_node, argv, job_name, profile))
     pod["spec"]["subdomain"] = job_name
     spec = {"completionMode": "Indexed", "completions": nnodes, "parallelism": nnodes, "backoffLimit": 0}
-    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": _metadata(job_name, settings)}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata(job_name, settings)}
     job["spec"] = spec | _suspended(settings) | {"template": pod}
     service_spec = {
         "clusterIP": "None",
         "publishNotReadyAddresses": True,
         "selector": {"batch.kubernetes.io/job-name": job_name},
     }
-    metadata = {"name": job_name, "namespace": settings.namespace}
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": service_spec}
+    named = {"name": job_name, "namespace": settings.namespace}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": named, "spec": service_spec}
     return [service, *_pod_groups(nnodes, job_name, settings), job]
 
 
-def _pytorchjob(rank_map: RankMap, command: tuple[str, ...], job_name: str, profile: LaunchProfile) -> list[_Object]:
+def _pytorchjob(rank_map: RankMap, command: tuple[str, ...], job_name: str, profile: LaunchProfile) -> list[Object]:
     nnodes, settings = len(rank_map.node_names), profile.kubernetes
     if nnodes < 2:
         raise ValueError(f"a pytorchjob of one node has no worker; use {Workload.JOBSET} or {Workload.INDEXED_JOB}")
     argv = _torchrun(rank_map, "$(RANK)", "$(MASTER_ADDR)", command, profile)
-    pod = _gated(_pod_template(rank_map, argv, job_name, profile))
+    pod = _gated(pod_template(rank_map.ngpus_per_node, argv, job_name, profile))
     # The operator finds its container by this name, and the rendezvous by the name of a port.
     container = pod["spec"]["containers"][0]
     container["name"] = "pytorch"
     container["ports"] = [{"name": "pytorchjob-port", "containerPort": profile.node.port}]
-    policy: _Object = {"cleanPodPolicy": "None", **_suspended(settings)}
+    policy: Object = {"cleanPodPolicy": "None", **_suspended(settings)}
     if settings.volcano_queue:
         policy["schedulingPolicy"] = {"minAvailable": nnodes, "queue": settings.volcano_queue}
         del pod["metadata"]
@@ -178,7 +151,7 @@ def _pytorchjob(rank_map: RankMap, command: tuple[str, ...], job_name: str, prof
         role: {"replicas": replicas, "restartPolicy": "Never", "template": pod}
         for role, replicas in (("Master", 1), ("Worker", nnodes - 1))
     }
-    job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": _metadata(job_name, settings)}
+    job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": metadata(job_name, settings)}
     job["spec"] = {"runPolicy": policy, "pytorchReplicaSpecs": roles}
     return [job]
 
@@ -194,97 +167,25 @@ def _torchrun(
         f"--node-rank={node_rank}",
         f"--master-addr={master}",
         f"--master-port={profile.node.port}",
-        *map(_literal, command),
+        *map(literal, command),
     ]
     script = preparation(profile)
-    return [*(["sh", "-c", _literal(script), "sh"] if script else []), *argv]
+    return [*(["sh", "-c", literal(script), "sh"] if script else []), *argv]
 
 
-def _literal(text: str) -> str:
-    return text.replace("$", "$$")
-
-
-def _pod_template(rank_map: RankMap, argv: list[str], job_name: str, profile: LaunchProfile) -> _Object:
-    settings, container = profile.kubernetes, profile.container
-    assert container is not None
-    resources = {settings.gpu_resource: rank_map.ngpus_per_node, **settings.resources}
-    volumes, mounts = _volumes(profile)
-    main: _Object = {"name": "main", "image": container.image, "command": argv}
-    if container.workdir:
-        main["workingDir"] = container.workdir
-    # A pod's own name is no node's; the start-up check of the order needs the node's.
-    main["env"] = [{"name": "SPANFIT_NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
-    main["resources"] = {"limits": {name: str(count) for name, count in resources.items()}}
-    if settings.capabilities:
-        main["securityContext"] = {"capabilities": {"add": list(settings.capabilities)}}
-    if mounts:
-        main["volumeMounts"] = mounts
-    spec: _Object = {"restartPolicy": "Never", **_pod_settings(settings), "containers": [main]}
-    if volumes:
-        spec["volumes"] = volumes
-    if settings.volcano_queue:
-        return {"metadata": {"annotations": {"scheduling.k8s.io/group-name": job_name}}, "spec": spec}
-    return {"spec": spec}
-
-
-def _pod_settings(settings: KubernetesSettings) -> _Object:
-    found: _Object = {}
-    if settings.host_network:
-        found |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
-    if settings.service_account:
-        found["serviceAccountName"] = settings.service_account
-    if settings.image_pull_secret:
-        found["imagePullSecrets"] = [{"name": settings.image_pull_secret}]
-    if settings.tolerations:
-        found["tolerations"] = [{"key": key, "operator": "Exists"} for key in settings.tolerations]
-    if settings.volcano_queue:
-        found["schedulerName"] = "volcano"
-    return found
-
-
-def _volumes(profile: LaunchProfile) -> tuple[list[_Object], list[_Object]]:
-    """Return the volumes of a pod and where its container has them."""
-    container, settings = profile.container, profile.kubernetes
-    assert container is not None
-    volumes: list[_Object] = []
-    mounts: list[_Object] = []
-    for index, mount in enumerate(container.mounts):
-        name = f"mount-{index}"
-        claim = {"persistentVolumeClaim": {"claimName": mount.claim}}
-        volumes.append({"name": name, **(claim if mount.claim else {"hostPath": {"path": mount.source}})})
-        read_only = {"readOnly": True} if mount.read_only else {}
-        mounts.append({"name": name, "mountPath": mount.target, **read_only})
-    if settings.shm is not None:
-        volumes.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(settings.shm)}})
-        mounts.append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108
-    return volumes, mounts
-
-
-def affinity(node_name: str) -> _Object:
-    """Return the affinity to one node by its name; the label kubernetes.io/hostname may be another."""
-    field = {"key": "metadata.name", "operator": "In", "values": [node_name]}
-    terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
-
-
-def _gated(pod: _Object) -> _Object:
+def _gated(pod: Object) -> Object:
     pod["spec"]["schedulingGates"] = [{"name": GATE}]
     return pod
 
 
-def _metadata(job_name: str, settings: KubernetesSettings) -> _Object:
-    labels = {"labels": {"kueue.x-k8s.io/queue-name": settings.kueue_queue}} if settings.kueue_queue else {}
-    return {"name": job_name, "namespace": settings.namespace, **labels}
-
-
-def _suspended(settings: KubernetesSettings) -> _Object:
+def _suspended(settings: KubernetesSettings) -> Object:
     """Return that the job waits: Kueue lets it go once its quota is reserved."""
     return {"suspend": True} if settings.kueue_queue else {}
 
 
-def _pod_groups(nnodes: int, job_name: str, settings: KubernetesSettings) -> Sequence[_Object]:
+def _pod_groups(nnodes: int, job_name: str, settings: KubernetesSettings) -> Sequence[Object]:
     if not settings.volcano_queue:
         return []
-    metadata = {"name": job_name, "namespace": settings.namespace}
+    named = {"name": job_name, "namespace": settings.namespace}
     spec = {"minMember": nnodes, "queue": settings.volcano_queue}
-    return [{"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": metadata, "spec": spec}]
+    return [{"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": named, "spec": spec}]

@@ -4,7 +4,8 @@ import json
 import shlex
 
 from spanfit.launch.profile import LaunchProfile
-from spanfit.launch.render.kubernetes import GATE, Workload, affinity, check_placed
+from spanfit.launch.render.kubernetes import GATE, Workload, check_placed
+from spanfit.launch.render.pods import affinity
 from spanfit.topology.model import RankMap
 
 _POLL_S = 2
@@ -86,5 +87,5 @@ def _pods(workload: Workload, rank_map: RankMap) -> list[tuple[str, str]]:
 
 
 def _patch() -> str:
-    patch = {"spec": {"affinity": affinity("%s"), "schedulingGates": [{"$patch": "delete", "name": GATE}]}}
+    patch = {"spec": {"affinity": affinity(["%s"]), "schedulingGates": [{"$patch": "delete", "name": GATE}]}}
     return json.dumps(patch)

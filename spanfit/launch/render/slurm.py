@@ -11,10 +11,7 @@ from spanfit.launch.render.torchrun import in_container, mounts, prepare_block, 
 from spanfit.topology.hostlist import fold_hostlist
 from spanfit.topology.model import RankMap
 
-_ACCOUNT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,254}")
-_START = re.compile(
-    r"now(?:\+[0-9]+(?:minutes|hours|days|weeks)?)?|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(?::[0-9]{2})?"
-)
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,254}")
 
 
 def render_slurm(
@@ -49,7 +46,7 @@ def render_slurm(
     )
     return f"""\
 #!{profile.slurm.shell}
-{_directives(rank_map, job_name, profile)}
+{directives(rank_map.node_names, rank_map.ngpus_per_node, job_name, profile)}
 set -e
 {commands}# Slurm takes --nodelist as a set and numbers tasks by name; the host file numbers them in this order instead.
 SLURM_HOSTFILE=$(mktemp)
@@ -64,15 +61,19 @@ master_addr=$(head -n 1 "$SLURM_HOSTFILE")
 """
 
 
-def _directives(rank_map: RankMap, job_name: str, profile: LaunchProfile) -> str:
+def directives(
+    node_names: tuple[str, ...], ngpus: int, job_name: str, profile: LaunchProfile, more: tuple[str, ...] = ()
+) -> str:
+    """Return the ``#SBATCH`` lines of a job that takes its nodes whole, those of the site last."""
     options = [
         f"--job-name={job_name}",
-        f"--nodes={len(rank_map.node_names)}",
-        f"--nodelist={fold_hostlist(sorted(rank_map.node_names, key=natural))}",
+        f"--nodes={len(node_names)}",
+        f"--nodelist={fold_hostlist(sorted(node_names, key=natural))}",
         "--exclusive",
+        *more,
     ]
     if profile.slurm.gres:
-        options.append(f"--gres={profile.slurm.gres}:{rank_map.ngpus_per_node}")
+        options.append(f"--gres={profile.slurm.gres}:{ngpus}")
     return "\n".join(f"#SBATCH {option}" for option in (*options, *profile.slurm.options))
 
 
@@ -112,23 +113,19 @@ class ReservationFlag(StrEnum):
 
     STATIC_ALLOC = "STATIC_ALLOC"
     IGNORE_JOBS = "IGNORE_JOBS"
-    NO_HOLD_JOBS_AFTER = "NO_HOLD_JOBS_AFTER"
-    MAGNETIC = "MAGNETIC"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmReservation:
-    """Nodes of Slurm kept for a while.
+    """Nodes of Slurm kept for a while, from now on.
 
     Attributes
     ----------
     name : str
     node_names : tuple of str
         A set: Slurm sorts them.
-    users, accounts : tuple of str
-        Who may use it; at least one of both.
-    start : str
-        ``now``, ``now+30minutes`` or a local time such as ``2026-12-01T08:00:00``.
+    users : tuple of str
+        Who may use it.
     duration_s : float or None
         None is without an end.
     flags : tuple of ReservationFlag
@@ -136,24 +133,21 @@ class SlurmReservation:
 
     name: str
     node_names: tuple[str, ...]
-    users: tuple[str, ...] = ()
-    accounts: tuple[str, ...] = ()
-    start: str = "now"
+    users: tuple[str, ...]
     duration_s: float | None = None
     flags: tuple[ReservationFlag, ...] = (ReservationFlag.STATIC_ALLOC,)
 
     def __post_init__(self) -> None:
         """Refuse what scontrol would refuse, or read otherwise than it is meant."""
-        faults = [f"name is {self.name!r}; expected letters, digits, dots, dashes and underscores"]
-        faults = [] if is_slurm_name(self.name) else faults
+        faults = []
+        if not is_slurm_name(self.name):
+            faults.append(f"name is {self.name!r}; expected letters, digits, dots, dashes and underscores")
         if not self.node_names or len(set(self.node_names)) < len(self.node_names):
             faults.append(f"found {len(self.node_names)} nodes, expected at least one, each once")
-        if not self.users and not self.accounts:
-            faults.append("found neither users nor accounts, expected who may use it")
-        if bad := [who for who in (*self.users, *self.accounts) if not _ACCOUNT.fullmatch(who)]:
-            faults.append(f"found {', '.join(map(repr, bad))}, expected names of users or accounts")
-        if not _START.fullmatch(self.start):
-            faults.append(f"start is {self.start!r}; expected 'now', 'now+30minutes' or '2026-12-01T08:00:00'")
+        if not self.users:
+            faults.append("found no users, expected who may use it")
+        if bad := [who for who in self.users if not _USER.fullmatch(who)]:
+            faults.append(f"found {', '.join(map(repr, bad))}, expected names of users")
         if self.duration_s is not None and self.duration_s < 60:
             faults.append(f"duration is {self.duration_s} s; expected at least a minute, Slurm's unit")
         if faults:
@@ -172,11 +166,10 @@ def reservation_argv(reservation: SlurmReservation) -> tuple[str, ...]:
     minutes = "UNLIMITED" if reservation.duration_s is None else str(-int(-reservation.duration_s // 60))
     settings = {
         "ReservationName": reservation.name,
-        "StartTime": reservation.start,
+        "StartTime": "now",
         "Duration": minutes,
         "Users": ",".join(reservation.users),
-        "Accounts": ",".join(reservation.accounts),
         "Nodes": fold_hostlist(sorted(reservation.node_names, key=natural)),
         "Flags": ",".join(reservation.flags),
     }
-    return ("scontrol", "create", "reservation", *(f"{key}={value}" for key, value in settings.items() if value))
+    return ("scontrol", "create", "reservation", *(f"{key}={value}" for key, value in settings.items()))

@@ -25,15 +25,12 @@ def test_the_command_line_names_the_nodes_as_a_set_and_keeps_them() -> None:
     assert set(expand_hostlist(argv[7].removeprefix("Nodes="))) == set(NAMES)
 
 
-def test_what_is_not_asked_for_is_left_out_and_no_end_is_said() -> None:
+def test_a_reservation_without_an_end_says_so() -> None:
     flags = (ReservationFlag.STATIC_ALLOC, ReservationFlag.IGNORE_JOBS)
-    reservation = SlurmReservation(
-        name="r", node_names=("a",), accounts=("ml", "hpc"), start="2026-12-01T08:00:00", flags=flags
-    )
-    text = shlex.join(reservation_argv(reservation))
+    text = shlex.join(reservation_argv(SlurmReservation(name="r", node_names=("a",), users=("ada", "bob"), flags=flags)))
     assert text == (
-        "scontrol create reservation ReservationName=r StartTime=2026-12-01T08:00:00 Duration=UNLIMITED "
-        "Accounts=ml,hpc Nodes=a Flags=STATIC_ALLOC,IGNORE_JOBS"
+        "scontrol create reservation ReservationName=r StartTime=now Duration=UNLIMITED Users=ada,bob Nodes=a "
+        "Flags=STATIC_ALLOC,IGNORE_JOBS"
     )
 
 
@@ -48,5 +45,10 @@ def test_names_that_slurm_would_read_otherwise_are_refused(name: str) -> None:
 
 def test_every_fault_is_told() -> None:
     with pytest.raises(ValueError, match="reservation") as error:
-        SlurmReservation(name="r", node_names=("a", "a"), start="tomorrow; reboot", duration_s=5.0)
-    assert [line.split(" ")[1] for line in str(error.value).splitlines()] == ["found", "found", "start", "duration"]
+        SlurmReservation(name="r;", node_names=("a", "a"), users=(), duration_s=5.0)
+    assert [line.split(" ", 2)[1:] for line in str(error.value).splitlines()] == [
+        ["name", "is 'r;'; expected letters, digits, dots, dashes and underscores"],
+        ["found", "2 nodes, expected at least one, each once"],
+        ["found", "no users, expected who may use it"],
+        ["duration", "is 5.0 s; expected at least a minute, Slurm's unit"],
+    ]

@@ -104,3 +104,50 @@ def test_only_a_campaign_that_srun_starts_can_be_sent(tmp_path: Path) -> None:
     done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == ExitCode.BAD_INPUT
     assert 'launch.launcher: found "ssh", expected "srun"' in done.stderr
+
+
+KUBECTL = """#!/bin/sh
+# A job of Kubernetes in a folder: created, then as the test says.
+cd "$(dirname "$0")"
+echo "$@" >> calls
+case $2 in
+    create) cat > manifest; echo pending > state ;;
+    delete) rm -f state ;;
+    get) case $(cat state 2> /dev/null) in
+        '') ;;
+        failed) echo '{"metadata": {"name": "j"}, "status": {"conditions": [{"type": "Failed", "status": "True"}]}}' ;;
+        *) echo '{"metadata": {"name": "j"}, "status": {}}' ;;
+    esac ;;
+esac
+"""
+
+
+def test_a_campaign_becomes_a_job_of_kubernetes_that_makes_room_once_it_has_failed(tmp_path: Path) -> None:
+    write_files(tmp_path, make_fabric("pods", hosts_per_leaf=2, host=1e9, uplink=1e9), "ssh", "gloo", GLOO)
+    (tmp_path / "site.toml").write_text(
+        f'[container]\nimage = "site/spanfit:1"\n[[container.mounts]]\ntarget = "{tmp_path}"\nclaim = "data"\n'
+        "[kubernetes]\nhost_network = true\n"
+    )
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text(KUBECTL)
+    kubectl.chmod(0o755)
+    argv = [sys.executable, "-m", "spanfit", "campaign", "submit", "campaign.toml"]
+    argv += ["--to", "kubernetes", "--profile", "site.toml"]
+
+    def said(*options: str) -> str:
+        path = f"{tmp_path}:{os.environ['PATH']}"
+        done = subprocess.run(
+            [*argv, *options], capture_output=True, text=True, check=True, cwd=tmp_path, env=os.environ | {"PATH": path}
+        )
+        return done.stdout + done.stderr
+
+    printed = said()
+    assert 'kind: "Job"' in printed
+    assert not (tmp_path / "calls").exists()
+    assert "sent job spanfit-real-" in said("--send")
+    assert (tmp_path / "manifest").read_text() in printed
+    assert "job j is pending" in said("--send")
+    (tmp_path / "state").write_text("failed")
+    assert "sent job spanfit-real-" in said("--send")
+    verbs = [line.split()[1] for line in (tmp_path / "calls").read_text().splitlines()]
+    assert verbs == ["get", "get", "create", "get", "get", "get", "delete", "create"]
