@@ -1,0 +1,1 @@
+"""How long jobs will run: forecasts learnt from the history of a queue."""

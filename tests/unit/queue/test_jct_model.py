@@ -1,0 +1,195 @@
+"""A model's file and its forecasts; the model is a stump whose answers are known."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spanfit.errors import ConfigError
+from spanfit.queue.jct import features
+from spanfit.queue.jct.model import SCHEMA_VERSION, WINDOW, Model, ModelInfo, read_model, write_model
+from spanfit.queue.jct.targets import LIMIT_GRACE_S, Target
+from spanfit.queue.jct.trees import CATEGORY_WORDS, Forest
+from spanfit.queue.model import QueueJob
+from spanfit.queue.traces.reading import JobState, TraceJob
+
+COLUMNS = (*features.CATEGORICAL, *features.NUMERIC)
+LAST = COLUMNS.index("user_gpus_last")
+
+
+def follower(shift: float) -> Forest:
+    """Trees that answer log(60) + shift, or log(6000) + shift for owners whose last run took over 1,000 s."""
+    low, high = float(np.log1p(60)), float(np.log1p(6000))
+    return Forest(
+        baseline=np.array([shift]),
+        roots=np.array([0], dtype=np.int32),
+        feature=np.array([LAST, 0, 0], dtype=np.int32),
+        threshold=np.array([np.log1p(1000), 0, 0]),
+        left=np.array([1, -1, -1], dtype=np.int32),
+        right=np.array([2, -1, -1], dtype=np.int32),
+        missing_left=np.array([True, False, False]),
+        value=np.array([0, low, high]),
+        categories=np.array([-1, -1, -1], dtype=np.int32),
+        bits=np.zeros((1, CATEGORY_WORDS), dtype=np.uint32),
+        known=np.zeros((len(COLUMNS), CATEGORY_WORDS), dtype=np.uint32),
+    )
+
+
+def ended(job_id: str, runtime_s: float, **changes: object) -> TraceJob:
+    known = TraceJob(
+        job_id=job_id,
+        submit_s=1000.0,
+        start_s=1000.0,
+        end_s=1000.0 + runtime_s,
+        nnodes=1,
+        state=JobState.COMPLETED,
+        ngpus=8,
+        user="ada",
+        name="bert",
+    )
+    return replace(known, **changes)  # type: ignore[arg-type]
+
+
+INFO = ModelInfo(
+    schema_version=SCHEMA_VERSION,
+    library="none",
+    origin="test",
+    kind="synthetic",
+    njobs=10,
+    ncalibration=9,
+    nleft_out=1,
+    first_submit_s=0.0,
+    last_end_s=1.0,
+    features=COLUMNS,
+    codes={"user": {"ada": 0}, "department": {}, "partition": {}},
+    withheld=(),
+    target=Target.LOG,
+    smear=1.0,
+    levels=(0.5, 0.9),
+    parameters={"mean": {"max_iter": 1.0}},
+    validation_deviance=0.5,
+)
+MODEL = Model(
+    info=INFO,
+    mean=follower(0.0),
+    quantiles=(follower(0.0), follower(1.0)),
+    history=features.history_of([ended("1", 2000.0)], {}),
+    scores=np.tile(np.arange(-4.0, 5.0)[:, None] / 10, 2),
+)
+SLOW = QueueJob(job_id="q", nnodes=1, submitted_s=9000.0, owner="ada", ngpus=8)
+STRANGER = replace(SLOW, owner="bob")
+
+
+def test_forecasts_follow_the_past_of_the_owner() -> None:
+    slow, quick = MODEL.forecast([SLOW, STRANGER], 0.9)
+    assert slow.mean_s == pytest.approx(6000)
+    assert quick.mean_s == pytest.approx(60)
+    # the trees of the 90% level say log(6001) + 1; of nine scores the largest, 0.4, is added
+    assert slow.upper_s == pytest.approx(6001 * np.exp(1.4) - 1)
+
+
+def test_another_quantile_is_calibrated_from_the_nearest_level() -> None:
+    assert MODEL.level_for(0.6) == 0
+    assert MODEL.level_for(0.99) == 1
+    (forecast,) = MODEL.forecast([STRANGER], 0.6)
+    assert forecast.upper_s == pytest.approx(61 * np.exp(0.1) - 1)  # ceil(10 * 0.6) = 6th of nine scores
+
+
+def test_no_forecast_goes_beyond_a_limit_and_no_bound_below_the_mean() -> None:
+    (forecast,) = MODEL.forecast([replace(SLOW, time_limit_s=100.0)], 0.9)
+    assert (forecast.mean_s, forecast.upper_s) == (100.0 + LIMIT_GRACE_S, 100.0 + LIMIT_GRACE_S)
+    (low,) = MODEL.forecast([SLOW], 0.05)
+    assert low.upper_s == low.mean_s
+
+
+def test_no_jobs_have_no_forecasts_and_odd_quantiles_are_refused() -> None:
+    assert MODEL.forecast([], 0.9) == ()
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        MODEL.forecast([SLOW], 1.0)
+
+
+def test_jobs_that_ended_move_the_past_and_the_calibration() -> None:
+    later = MODEL.with_ended([ended("2", 10.0, submit_s=9000.0, start_s=9000.0, end_s=9010.0)])
+    assert len(later.scores) == 10
+    assert later.scores[-1] == pytest.approx(np.log1p(10) - np.log1p(6000) - np.array([0.0, 1.0]))
+    assert later.forecast([replace(SLOW, submitted_s=9100.0)], 0.9)[0].mean_s == pytest.approx(60)
+    assert MODEL.forecast([replace(SLOW, submitted_s=9100.0)], 0.9)[0].mean_s == pytest.approx(6000)
+    assert MODEL.with_ended([ended("3", 5.0, state=JobState.CANCELLED)]) is MODEL
+
+
+def test_jobs_may_be_given_again() -> None:
+    job = ended("2", 10.0, submit_s=9000.0, start_s=9000.0, end_s=9010.0)
+    once = MODEL.with_ended([job])
+    assert once.info.last_end_s == 9010.0
+    assert once.with_ended([job]) is once
+
+
+def test_the_window_forgets() -> None:
+    many = [ended(str(n), 50.0, user="bob", end_s=9000.0 + n, start_s=8950.0 + n) for n in range(WINDOW + 5)]
+    assert len(MODEL.with_ended(many).scores) == WINDOW
+
+
+def test_what_is_withheld_is_not_looked_at() -> None:
+    blind = replace(MODEL, info=replace(INFO, withheld=("user",)))
+    assert blind.forecast([SLOW], 0.9)[0].mean_s == pytest.approx(60)
+
+
+def test_a_file_gives_the_same_forecasts(tmp_path: Path) -> None:
+    path = tmp_path / "model.npz"
+    write_model(path, MODEL)
+    again = read_model(path)
+    assert again.info == INFO
+    assert again.history == MODEL.history
+    assert again.forecast([SLOW, STRANGER], 0.9) == MODEL.forecast([SLOW, STRANGER], 0.9)
+
+
+def rewritten(path: Path, **arrays: object) -> None:
+    write_model(path, MODEL)
+    with np.load(path, allow_pickle=False) as archive:
+        known = {name: archive[name] for name in archive.files}
+    kept = {name: value for name, value in (known | arrays).items() if value is not None}
+    with path.open("wb") as stream:
+        np.savez(stream, **kept)
+
+
+def header(**changes: object) -> "np.ndarray[tuple[int], np.dtype[np.uint8]]":
+    info = {"schema_version": SCHEMA_VERSION} | changes
+    return np.frombuffer(json.dumps({"info": info, "keys": []}).encode(), dtype=np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"header": None}, "found no header"),
+        ({"header": header(schema_version=99)}, "schema_version: found 99, expected 1"),
+        ({"header": header()}, "info.library: missing"),
+        ({"scores": np.zeros(3)}, "scores: found no table"),
+        ({"history.logs": np.zeros((9, 9))}, "history: found arrays of other shapes"),
+        ({"mean.left": None}, r"found no array mean\.left"),
+        ({"mean.left": np.array([0, -1, -1], dtype=np.int32)}, "child is not behind it"),
+        ({"quantile1.roots": np.array([7], dtype=np.int32)}, "quantile1: found a root"),
+    ],
+)
+def test_broken_files_are_refused_in_words(tmp_path: Path, arrays: dict[str, object], message: str) -> None:
+    path = tmp_path / "model.npz"
+    rewritten(path, **arrays)
+    with pytest.raises(ConfigError, match=message) as failure:
+        read_model(path)
+    assert str(path) in str(failure.value)
+
+
+def test_pickles_and_other_files_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.npz"
+    rewritten(path, extra=np.array([{"a": 1}], dtype=object))
+    with pytest.raises(ConfigError, match="found no npz archive"):
+        read_model(path)
+    path.write_text("no archive")
+    with pytest.raises(ConfigError, match="found no npz archive"):
+        read_model(path)
+    np.save(path.with_suffix(".npy"), np.zeros(3))
+    with pytest.raises(ConfigError, match="found no npz archive"):
+        read_model(path.with_suffix(".npy"))
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_model(tmp_path / "absent.npz")
