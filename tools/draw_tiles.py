@@ -21,6 +21,7 @@ from spanfit.placer.solve import solve
 NROWS, NCOLUMNS, SLACK = 150, 8, 1.1
 DRAWN = 16
 MINIPODS = (2, 3, 4, 6, 8, 12, 16, 20, 25, 30, 40)
+LABELLED = (2, 3, 4, 6, 8, 12, 16, 25, 40)
 ALPHAS = (0.3, 0.5, 0.7)
 
 
@@ -30,14 +31,14 @@ def problem(nminipods: int, alpha: float) -> Problem:
     return Problem(nrows=NROWS, ncolumns=NCOLUMNS, free=(int(room),) * nminipods, alpha=alpha, beta=1 - alpha)
 
 
-def draw_grid(axes: Axes, name: str, grid: Grid) -> None:
+def draw_grid(axes: Axes, name: str, grid: Grid, given: Problem) -> None:
     """Draw which minipod each node of a grid sits in."""
     rows, columns = orders(grid)
     cells = np.array(grid)[rows][:, columns]
     first_seen = {minipod: index for index, minipod in enumerate(dict.fromkeys(cells.ravel().tolist()))}
     axes.imshow(np.vectorize(first_seen.get)(cells), aspect="auto", interpolation="nearest", cmap="tab20")
     a, b = max(column_spreads(grid)), max(row_spreads(grid))
-    axes.set_title(f"{name}: DP spread {a}, PP spread {b}", fontsize=9)
+    axes.set_title(f"{name}: spread DP {a}, PP {b}; objective {objective(grid, given):g}", fontsize=9)
     axes.set_xlabel("column (DP group)", fontsize=8)
     axes.set_ylabel("row (PP group)", fontsize=8)
     axes.tick_params(labelsize=7)
@@ -48,6 +49,9 @@ def draw_ratios(axes: Axes, ratios: Sequence[Sequence[float]]) -> None:
     for alpha, line, marker in zip(ALPHAS, ratios, "o^s", strict=True):
         axes.plot(MINIPODS, line, marker=marker, markersize=3, linewidth=1, label=f"alpha {alpha}")
     axes.set_title("objective, slabs over tiles", fontsize=9)
+    axes.set_xscale("log")
+    axes.set_xticks(LABELLED, list(map(str, LABELLED)))
+    axes.minorticks_off()
     axes.set_xlabel("minipods", fontsize=8)
     axes.tick_params(labelsize=7)
     axes.set_ylim(bottom=0.9)
@@ -70,8 +74,8 @@ def main() -> None:
     mpl.rcParams |= {"svg.hashsalt": "tiles", "svg.fonttype": "none"}
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     left, middle, right = figure.subplots(1, 3)
-    draw_grid(left, "slabs", solve_paper(drawn).grid)
-    draw_grid(middle, "tiles", solve(drawn, time_limit_s=2).grid)
+    draw_grid(left, "slabs", solve_paper(drawn).grid, drawn)
+    draw_grid(middle, "tiles", solve(drawn, time_limit_s=2).grid, drawn)
     draw_ratios(right, ratios)
     figure.savefig(Path(sys.argv[1]), format="svg", metadata={"Date": None})
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from spanfit.errors import ConfigError
 from spanfit.placer.baselines import best_fit
-from spanfit.placer.choose import GOALS, Goal, Judge, StepTime
+from spanfit.placer.choose import GOALS, OF_BYTES, Goal, Judge, Preference, StepTime
 from spanfit.placer.constraints import check_rules, ep_nodes, free_nodes
 from spanfit.placer.joint import Weighing
 from spanfit.placer.model import (
@@ -38,7 +38,8 @@ def place(
     beta: float,
     ep_weight: float = 0.0,
     rules: Rules = NO_RULES,
-    goals: Sequence[Goal] = GOALS,
+    goals: Sequence[Goal] | None = None,
+    tolerance: float = 0.0,
     step_time_s: StepTime | None = None,
     weights_hash: str = "",
     accepted_stale: tuple[str, ...] = (),
@@ -56,10 +57,13 @@ def place(
         Weights of the largest DP (column), PP (row) and EP spread, shares of one that sum to 1.
     rules : Rules
         Hard constraints.
-    goals : sequence of Goal
-        What chooses among placements of one objective, in this order.
+    goals : sequence of Goal, optional
+        What chooses among placements that count as equals, in this order; unless given all that the job has, bytes
+        between minipods first.
+    tolerance : float
+        By which share an objective may be above the lowest found and still count as equal.
     step_time_s : callable, optional
-        Where given, the predicted step chooses among placements of one objective, for as long as time is left.
+        Where given, the predicted step chooses among equals, for as long as time is left.
     weights_hash : str
         SHA-256 of the weights file, "" where the weights were given by hand.
     accepted_stale : tuple of str
@@ -74,12 +78,14 @@ def place(
     InfeasibleError
         If too few nodes are free for the job and its rules.
     ConfigError
-        If the weights are no shares of one, or rules name what there is not.
+        If the weights are no shares of one, rules name what there is not, or goals need bytes that the job does not
+        tell.
     """
     if min(alpha, beta, ep_weight) < 0 or abs(alpha + beta + ep_weight - 1) > _SAME:
         third = f", ep_weight is {ep_weight}" if ep_weight else ""
         raise ConfigError(f"alpha is {alpha}, beta is {beta}{third}; expected shares of one that sum to 1")
     check_rules(job, cluster, rules)
+    preference = _preference(job, goals, tolerance)
     start = time.perf_counter()
     task = Task(job=job, cluster=cluster, rules=rules, nodes=free_nodes(job, cluster, rules))
     weighing = Weighing(
@@ -87,7 +93,9 @@ def place(
     )
     found = solve_ways(task, weighing)
     judge = Judge(
-        goals=tuple(goals), step_time_s=step_time_s, is_over=lambda: time.perf_counter() - start >= time_limit_s
+        preference=preference,
+        step_time_s=step_time_s,
+        is_over=lambda: time.perf_counter() - start >= time_limit_s,
     )
     best = judge.best(task, found, weighing)
     bound = min(each.bound for each in found)
@@ -123,6 +131,19 @@ def place(
         crossing=crossing_of(best.grid, job, best.names),
         step_s=step_time_s(best.rank_map) if step_time_s else None,
     )
+
+
+def _preference(job: JobSpec, goals: Sequence[Goal] | None, tolerance: float) -> Preference:
+    if goals is None:
+        goals = (*OF_BYTES, *GOALS) if job.edges else GOALS
+    if job.edges is None and (unknown := [goal for goal in goals if goal in OF_BYTES]):
+        raise ConfigError(
+            f"goals: found {', '.join(unknown)} for job {job.name}, which does not tell what a step moves; expected a "
+            "[step] table in the job file and two stages or more; add it or leave them out"
+        )
+    if tolerance < 0:
+        raise ConfigError(f"tolerance is {tolerance}; expected 0 or a share above it, such as 0.1")
+    return Preference(goals=tuple(goals), edges=job.edges, tolerance=tolerance)
 
 
 def _best_fit(task: Task, best: Seated, weighing: Weighing) -> tuple[float, int, int]:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from spanfit.placer.model import EdgeBytes, Grid
 
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +74,7 @@ def crossings(grid: Grid, nminipods: int) -> Crossings:
     (4, 4, 1)
     """
     cells = np.array(grid, dtype=np.int64)
-    touched = np.zeros((cells.shape[1], nminipods), dtype=bool)
-    touched[np.broadcast_to(np.arange(cells.shape[1]), cells.shape), cells] = True
+    touched, _ = touches(cells, nminipods)
     spans = touched.sum(axis=1)
     left, right = cells[:, :-1], cells[:, 1:]
     changes = left != right
@@ -84,6 +84,15 @@ def crossings(grid: Grid, nminipods: int) -> Crossings:
         chain_ends=_ints(np.bincount(ends, minlength=nminipods)),
         ranked_rings=int((cells != np.roll(cells, 1, axis=0)).sum()),
     )
+
+
+def touches(cells: Ints, nminipods: int) -> tuple[Bools, Bools]:
+    """Return which minipods each column and each row touches, of shapes (columns, minipods) and (rows, minipods)."""
+    nrows, ncolumns = cells.shape
+    columns, rows = np.zeros((ncolumns, nminipods), dtype=bool), np.zeros((nrows, nminipods), dtype=bool)
+    columns[np.arange(ncolumns)[None, :], cells] = True
+    rows[np.arange(nrows)[:, None], cells] = True
+    return columns, rows
 
 
 def _ints(values: Ints) -> tuple[int, ...]:
@@ -102,3 +111,20 @@ def traffic(found: Crossings, edges: EdgeBytes) -> Traffic:
     loads = [ring * edges.ring_bytes + chain * edges.chain_bytes for ring, chain in pairs]
     busiest = max(range(len(loads)), key=lambda m: loads[m])
     return Traffic(busiest=busiest, busiest_bytes=loads[busiest], total_bytes=sum(loads) / 2)
+
+
+def least_traffic(grid: Grid, nminipods: int, edges: EdgeBytes) -> Traffic:
+    """Return the bytes of a grid whose chains cross as rarely as their spreads allow, whatever the order of columns.
+
+    Examples
+    --------
+    >>> least_traffic(((0, 1, 0), (0, 1, 0)), 2, EdgeBytes(ring_bytes=10, chain_bytes=1))
+    Traffic(busiest=0, busiest_bytes=2.0, total_bytes=2.0)
+    """
+    columns, rows = touches(np.array(grid, dtype=np.int64), nminipods)
+    rings, spans = columns[columns.sum(axis=1) > 1], rows.sum(axis=1)
+    ring_ends = 2 * rings.sum(axis=0)
+    chain_ends = (2 * (spans - 1) / spans) @ rows
+    loads = ring_ends * edges.ring_bytes + chain_ends * edges.chain_bytes
+    busiest = int(loads.argmax())
+    return Traffic(busiest=busiest, busiest_bytes=float(loads[busiest]), total_bytes=float(loads.sum() / 2))

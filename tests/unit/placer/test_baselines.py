@@ -11,6 +11,7 @@ from spanfit.placer.baselines import (
     slurm_tree,
     topo_aware,
 )
+from spanfit.placer.construct import flip
 from spanfit.placer.model import Grid, Problem, check_capacity, column_spreads, row_spreads
 from spanfit.placer.traffic import crossings
 from tests.unit.placer.factories import even, medium_problem, problem
@@ -62,6 +63,23 @@ def test_refining_a_cut_lowers_what_crosses_it() -> None:
 
     assert weight(refined) <= weight(ragged)
     assert sorted(cell for row in refined for cell in row) == [0] * 10 + [1] * 10
+
+
+@pytest.mark.parametrize("shape", [(2, 6), (2, 2), (7, 5), (12, 3), (1, 6)])
+@pytest.mark.parametrize("alpha", [0.2, 0.5, 0.8])
+def test_a_refined_cut_crosses_no_more_than_either_first_cut(shape: tuple[int, int], alpha: float) -> None:
+    nrows, ncolumns = shape
+    for first in range(nrows * ncolumns // 2 + 1, nrows * ncolumns):
+        counts = [(0, first), (1, nrows * ncolumns - first)]
+        given_problem = problem(nrows, ncolumns, (first, nrows * ncolumns - first), alpha)
+        by_column = flip(fill_rows(counts, problem(ncolumns, nrows, given_problem.free)))
+
+        def weight(grid: Grid) -> float:
+            found = crossings(grid, 2)
+            return alpha * found.ranked_rings + (1 - alpha) * found.chains
+
+        firsts = [weight(fill_rows(counts, given_problem)), weight(by_column)]
+        assert weight(topo_aware(given_problem)) <= min(firsts) + 1e-9
 
 
 def test_random_fit_draws_by_seed_and_is_balanced() -> None:
