@@ -231,7 +231,7 @@ EQUAL_LAUNCHES = 12
 
 def measure_equals(seed: int, ncampaigns: int, launches: int) -> dict[str, list[Estimate]]:
     """Return for each job the gain of one of its equal arms over the other in each of many short campaigns."""
-    calm = job_text("calm", 2, (32 << 10, 128 << 10), "repetitions = 12", share=2.0)
+    calm = job_text("calm", 2, (64 << 10, 256 << 10), "repetitions = 8", share=2.0)
     contended = job_text("contended", 2, (64 << 10, 1 << 20), 'repetitions = 9\nplacements = ["again.json"]')
     arms = {job: (*pair, "misaligned-00") for job, pair in EQUAL.items()}
     found: dict[str, list[Estimate]] = {job: [] for job in EQUAL}
