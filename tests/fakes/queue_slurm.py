@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from spanfit.queue.seen import SEPARATOR
+from spanfit.queue.acting.seen import SEPARATOR
 
 _SCONTROL = """#!/bin/sh
 case "$*" in
@@ -15,7 +15,11 @@ case "$*" in
     *) echo "scontrol $*" >> "{folder}/told.txt"; cat "{folder}/refusal.txt" >&2; test ! -s "{folder}/refusal.txt" ;;
 esac
 """
-_SQUEUE = '#!/bin/sh\ncat "{folder}/squeue.txt"\n'
+_SQUEUE = """#!/bin/sh
+format="${{3#--format=}}"
+token="${{format%%%i*}}"
+sed "s/^/$token/" "{folder}/squeue.txt"
+"""
 _SCANCEL = '#!/bin/sh\necho "scancel $*" >> "{folder}/told.txt"\n'
 
 
@@ -53,7 +57,9 @@ class FakeSlurm:
         lines = []
         for number, state, nnodes, user, priority, nodes, comment, name in jobs:
             middle = ("2:00:00", priority, "2025-12-01T12:00:00", "8", "gres/gpu:8")
-            lines.append(SEPARATOR.join((number, state, nnodes, user, "", *middle, nodes, comment, name)))
+            lines.append(
+                SEPARATOR.join((number, state, nnodes, user, "", *middle, nodes, "(null)", "(null)", comment, name))
+            )
         (self.folder / "squeue.txt").write_text("".join(f"{line}\n" for line in lines))
 
     def refuse(self, text: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spanfit.queue.model import QueueJob
+from spanfit.queue.model.jobs import QueueJob
 from spanfit.queue.traces.reading import JobState, TraceJob
 
 Floats = npt.NDArray[np.float64]

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import sklearn
 from sklearn.ensemble import HistGradientBoostingRegressor
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from spanfit.errors import FitError
 from spanfit.queue.jct.features import CATEGORICAL

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from spanfit.queue.jct.losses import bin_errors, deviance, pinball
 from spanfit.queue.jct.model import WINDOW
-from spanfit.queue.jct.targets import bin_errors, bounded, deviance, pinball, upper_offset
+from spanfit.queue.jct.targets import bounded, upper_offset
 from spanfit.queue.traces.reading import TraceJob
 from spanfit.results.schema import Estimate
 
@@ -52,7 +53,7 @@ class Score:
         Share of jobs that ended within the upper quantile.
     pinball_log : float
         Pinball loss of the upper quantile, on natural logarithms.
-    upper_over_mean : float
+    upper_over_runtime : float
         Median of the upper quantile over the runtime: what the coverage costs.
     target : str
         What its mean is fitted to, as validation chose it.
@@ -66,7 +67,7 @@ class Score:
     deviance: float
     coverage: Estimate
     pinball_log: float
-    upper_over_mean: float
+    upper_over_runtime: float
     target: str
     wall_s: float
 
@@ -142,7 +143,7 @@ def score(name: str, target: str, wall_s: float, found: Forecasts, quantile: flo
         deviance=deviance(found.mean_s, found.runtime_s),
         coverage=_bootstrapped(covered, found.days, seed, np.asarray),
         pinball_log=pinball(np.log1p(found.upper_s), truth, quantile),
-        upper_over_mean=float(np.median(found.upper_s / np.maximum(found.runtime_s, 1.0))),
+        upper_over_runtime=float(np.median(found.upper_s / np.maximum(found.runtime_s, 1.0))),
         target=target,
         wall_s=wall_s,
     )

@@ -4,8 +4,10 @@ A file is an ``npz`` archive without pickles: arrays of trees, of the past and o
 with a schema version. Files from others are checked, never executed.
 """
 
+import heapq
 import json
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,18 +17,22 @@ import numpy as np
 import numpy.typing as npt
 
 from spanfit import files
-from spanfit.errors import ConfigError
+from spanfit.errors import ConfigError, FitError
 from spanfit.queue.jct import features
-from spanfit.queue.jct.features import Past, Request
+from spanfit.queue.jct.features import History, Past, Request
 from spanfit.queue.jct.targets import Target, bounded, decoded, upper_offset, within_limits
 from spanfit.queue.jct.trees import Forest, forest_from
-from spanfit.queue.model import Forecast, QueueJob
+from spanfit.queue.model.jobs import Forecast, QueueJob
 from spanfit.queue.traces.reading import TraceJob, usable
 
 SCHEMA_VERSION = 1
 _REST = ("end_s", "average", "variance", "failed")
 WINDOW = 1000
 """The upper quantile is calibrated on so many jobs that ended last."""
+LEAST_CALIBRATION = 30
+"""Fewer jobs than this calibrate no 90% quantile."""
+MAX_PASTS = 20_000
+"""A model keeps the past of so many groups, those that ran last; names that no job has again would fill its file."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -46,8 +52,10 @@ class ModelInfo:
         Jobs that the trees were fitted to, and that came after and calibrate them.
     nleft_out : int
         Jobs that users, preemption or failing nodes ended, which taught nothing.
+    fitted_until_s : float
+        When the last job that the trees were fitted to ended, Unix time [s].
     first_submit_s, last_end_s : float
-        Unix time [s].
+        Of the jobs of the past, Unix time [s].
     features : tuple of str
         Columns of the table, the categories first.
     codes : dict
@@ -75,6 +83,7 @@ class ModelInfo:
     njobs: int
     ncalibration: int
     nleft_out: int
+    fitted_until_s: float
     first_submit_s: float
     last_end_s: float
     features: tuple[str, ...]
@@ -116,7 +125,7 @@ class Model:
     info: ModelInfo
     mean: Forest
     quantiles: tuple[Forest, ...]
-    history: Mapping[str, Past]
+    history: History
     scores: Floats
 
     def forecast(self, jobs: Sequence[QueueJob], quantile: float) -> tuple[Forecast, ...]:
@@ -137,7 +146,8 @@ class Model:
             raise ValueError(f"quantile is {quantile}; expected a share between 0 and 1")
         if not requests:
             return ()
-        table, limits, level = self.table((), requests), limits_s(requests), self.level_for(quantile)
+        table, limits = self.table((), requests, self.history), limits_s(requests)
+        level = self.level_for(quantile)
         means = within_limits(self.means_s(table), limits)
         bound = np.expm1(self.quantiles[level].predict(table) + upper_offset(self.scores[:, level], quantile))
         upper = bounded(bound, means, limits)
@@ -150,10 +160,10 @@ class Model:
         """Return the index of the level whose trees are calibrated for a quantile: the nearest."""
         return min(range(len(self.info.levels)), key=lambda index: abs(self.info.levels[index] - quantile))
 
-    def table(self, ended: Sequence[TraceJob], requests: Sequence[Request]) -> Floats:
-        """Return the features of each request: codes, then numbers, from the history and those of ``ended`` by then."""
+    def table(self, ended: Sequence[TraceJob], requests: Sequence[Request], past: History) -> Floats:
+        """Return the features of each request: codes, then numbers, from a past and those of ``ended`` by then."""
         told = [features.without(request, self.info.withheld) for request in requests]
-        numbers = features.numeric_table(withheld(ended, self.info.withheld), told, self.history)
+        numbers = features.numeric_table(withheld(ended, self.info.withheld), told, past)
         return np.hstack([features.code_table(told, self.info.codes), numbers])
 
     def means_s(self, table: Floats) -> Floats:
@@ -164,24 +174,53 @@ class Model:
         """Return the logarithm of the runtime at each level, not calibrated, for each row of a table."""
         return np.stack([forest.predict(table) for forest in self.quantiles], axis=1)
 
-    def with_ended(self, jobs: Sequence[TraceJob]) -> "Model":
-        """Return the model that knows more jobs that ended: its past and calibration move on, its trees stay.
+    def recalibrated(self, jobs: Sequence[TraceJob]) -> "Model":
+        """Return the model with the past and the calibration of a newer trace; its trees stay.
 
-        Jobs that users, preemption or failing nodes ended are passed over, as are those that ended no later than the
-        last one that the model knows, so that jobs may be given again.
+        Parameters
+        ----------
+        jobs : sequence of TraceJob
+            All that ended, from as far back as forecasts shall remember. Those that ended after the ones that the trees
+            were fitted to calibrate, each forecast from what had ended when it was submitted.
+
+        Raises
+        ------
+        FitError
+            If too few jobs ended since by themselves.
         """
-        late = (job for job in usable(jobs) if job.end_s > self.info.last_end_s)
-        new = sorted(late, key=lambda job: (job.end_s, job.job_id))
-        if not new:
-            return self
-        table = self.table(new, [features.request_of(job) for job in new])
-        fresh = np.log1p([[job.runtime_s] for job in new]) - self.logs(table)
+        kept = sorted(usable(jobs), key=lambda job: (job.end_s, job.job_id))
+        late = [job for job in kept if job.end_s > self.info.fitted_until_s]
+        if len(late) < LEAST_CALIBRATION:
+            raise FitError(
+                f"found {len(late)} jobs that ended by themselves after those that the trees were fitted to; expected "
+                f"at least {LEAST_CALIBRATION}: give a trace that begins earlier and ends later"
+            )
+        window = late[-WINDOW:]
+        table = self.table(kept, [features.request_of(job) for job in window], {})
         return replace(
             self,
-            info=replace(self.info, last_end_s=new[-1].end_s),
-            history=features.history_of(withheld(new, self.info.withheld), self.history),
-            scores=np.concatenate([self.scores, fresh])[-WINDOW:],
+            info=replace(
+                self.info,
+                ncalibration=len(window),
+                first_submit_s=min(job.submit_s for job in kept),
+                last_end_s=kept[-1].end_s,
+            ),
+            history=past_of(kept, self.info.withheld),
+            scores=np.log1p(runtimes_s(window))[:, None] - self.logs(table),
         )
+
+
+def past_of(jobs: Sequence[TraceJob], withhold: Sequence[str], most: int = MAX_PASTS) -> History:
+    """Return the past of at most so many groups of jobs, without the texts that a model does not look at."""
+    history = features.history_of(withheld(jobs, withhold), {})
+    if len(history) <= most:
+        return history
+    return dict(heapq.nlargest(most, history.items(), key=lambda item: (item[1].end_s, item[0])))
+
+
+def runtimes_s(jobs: Sequence[TraceJob]) -> Floats:
+    """Return the runtime of each job [s]."""
+    return np.array([job.runtime_s for job in jobs], dtype=np.float64)
 
 
 def limits_s(requests: Sequence[Request]) -> Floats:
@@ -236,11 +275,11 @@ def read_model(path: Path) -> Model:
 
 def _arrays(path: Path) -> dict[str, npt.NDArray[np.generic]]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}; check the path") from error
-    except (ValueError, EOFError, TypeError, zipfile.BadZipFile):
+    except (ValueError, EOFError, TypeError, NotImplementedError, zipfile.BadZipFile, zlib.error):
         # numpy's own text offers to load pickles, which is no cure.
         raise ConfigError(f"{path}: found no npz archive; expected a file that spanfit jct train wrote") from None
 
@@ -259,12 +298,14 @@ def _header(path: Path, arrays: Mapping[str, npt.NDArray[np.generic]]) -> _Heade
         )
     header = files.parse(_Header, document, str(path))
     expected = (*features.CATEGORICAL, *features.NUMERIC)
-    if header.info.features != expected or not header.info.levels:
+    if header.info.features != expected or set(header.info.codes) != set(features.CATEGORICAL):
         raise ConfigError(f"{path}: features: found others than this version computes; train the model again")
+    if not header.info.levels:
+        raise ConfigError(f"{path}: levels: found none, expected at least one quantile; train the model again")
     return header
 
 
-def _history(keys: Sequence[str], arrays: Mapping[str, npt.NDArray[np.generic]]) -> Mapping[str, Past]:
+def _history(keys: Sequence[str], arrays: Mapping[str, npt.NDArray[np.generic]]) -> History:
     logs, counts, rest = (arrays.get(f"history.{name}", np.empty(0)) for name in ("logs", "count", "rest"))
     if (
         logs.shape != (len(keys), features.DEPTH)
@@ -284,7 +325,7 @@ def _rest(past: Past) -> list[float]:
 
 
 def _scores(arrays: Mapping[str, npt.NDArray[np.generic]], nlevels: int) -> Floats:
-    scores = arrays.get("scores")
-    if scores is None or scores.dtype != np.float64 or scores.ndim != 2 or scores.shape[1] != nlevels:
+    scores = np.asarray(arrays.get("scores", ()))
+    if scores.dtype != np.float64 or scores.ndim != 2 or scores.shape[1] != nlevels or not np.isfinite(scores).all():
         raise ValueError(f"scores: found no table of numbers with {nlevels} columns")
-    return scores  # type: ignore[return-value]
+    return scores.astype(np.float64)

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPRegressor
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from spanfit.queue.jct.features import CATEGORICAL
 from spanfit.queue.jct.search import Family, Parameters, Raw, Sample, log_uniform, pick

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from spanfit.queue.jct.targets import Target, decoded, deviance, smear_of, within_limits
+from spanfit.queue.jct.losses import deviance
+from spanfit.queue.jct.targets import Target, decoded, smear_of, within_limits
 
 Floats = npt.NDArray[np.float64]
 Parameters = dict[str, float]

@@ -1,4 +1,4 @@
-"""What a runtime predictor is fitted to, and the way back to seconds; calibrated upper bounds. numpy."""
+"""What a runtime predictor is fitted to, the way back to seconds, and upper bounds from calibration. numpy."""
 
 import math
 from enum import StrEnum
@@ -19,9 +19,9 @@ LONGEST_S = 400 * 86400.0
 class Target(StrEnum):
     """What the mean is fitted to.
 
-    ``log``: squared error on the logarithm, brought back by the mean of the exponentials of the residuals (Duan's
-    smearing). ``bins``: squared error on the runtime in intervals of ten minutes. ``poisson``: Poisson deviance on the
-    same with a logarithmic link, which estimates the mean without smearing and never falls below 0.
+    ``log``: squared error on the logarithm, brought back to the mean by a factor (``smear_of``). ``bins``: squared
+    error on the runtime in intervals of ten minutes. ``poisson``: Poisson deviance on the same with a logarithmic link, which
+    estimates the mean without a factor and never falls below 0.
     """
 
     LOG = "log"
@@ -47,10 +47,15 @@ def decoded(target: Target, raw: Floats, smear: float) -> Floats:
 
 
 def smear_of(target: Target, raw: Floats, runtime_s: Floats) -> float:
-    """Return the factor that brings logarithms back to the mean, from jobs that were not fitted to."""
+    """Return the factor that brings logarithms back to the mean, from jobs that were not fitted to.
+
+    It makes the forecasts of those jobs add up to what they ran, and so has the smallest Poisson deviance of all
+    factors. The mean of the ratios (Duan's smearing) has the same limit where residuals are alike, but one job that ran
+    a thousand times its forecast decides it.
+    """
     if target is not Target.LOG or not len(raw):
         return 1.0
-    return float(np.mean(np.exp(np.log1p(runtime_s) - raw)))
+    return float(np.sum(1 + runtime_s) / np.sum(np.exp(raw)))
 
 
 def within_limits(seconds: Floats, limits_s: Floats) -> Floats:
@@ -79,34 +84,3 @@ def upper_offset(scores: Floats, quantile: float) -> float:
         return 0.0
     rank = min(math.ceil((len(scores) + 1) * quantile), len(scores))
     return float(np.partition(scores, rank - 1)[rank - 1])
-
-
-def deviance(forecast_s: Floats, runtime_s: Floats) -> float:
-    """Return the mean Poisson deviance of forecasts in intervals of ten minutes, by which predictors are chosen.
-
-    Like the squared error it is smallest in expectation where the forecast is the mean, but the few longest jobs of a
-    heavy tail do not decide it alone.
-    """
-    truth, mean = runtime_s / BIN_S, forecast_s / BIN_S
-    logs = np.log(np.maximum(truth, 1e-300) / mean)
-    return float(np.mean(2 * (np.where(truth > 0, truth * logs, 0.0) - truth + mean)))
-
-
-def pinball(bound: Floats, truth: Floats, quantile: float) -> float:
-    """Return the mean pinball loss of a quantile.
-
-    >>> pinball(np.array([1.0, 1.0]), np.array([0.0, 2.0]), 0.9)
-    0.5
-    """
-    above = truth - bound
-    return float(np.mean(np.maximum(quantile * above, (quantile - 1) * above)))
-
-
-def bin_errors(forecast_s: Floats, runtime_s: Floats) -> Floats:
-    """Return errors in intervals of ten minutes: those of the numbers of the intervals, as of a classifier.
-
-    >>> bin_errors(np.array([590.0, 610.0]), np.array([10.0, 10.0]))
-    array([0., 1.])
-    """
-    errors: Floats = np.floor(forecast_s / BIN_S) - np.floor(runtime_s / BIN_S)
-    return errors

@@ -8,9 +8,19 @@ import numpy as np
 from spanfit.errors import FitError
 from spanfit.queue.jct import features
 from spanfit.queue.jct.gbm import GBM, LIBRARY, draw_parameters, fit_mean, fit_quantile
-from spanfit.queue.jct.model import SCHEMA_VERSION, WINDOW, Floats, Model, ModelInfo, limits_s, withheld
+from spanfit.queue.jct.losses import pinball
+from spanfit.queue.jct.model import (
+    SCHEMA_VERSION,
+    WINDOW,
+    Model,
+    ModelInfo,
+    limits_s,
+    past_of,
+    runtimes_s,
+    withheld,
+)
 from spanfit.queue.jct.search import Chosen, Parameters, Sample, Split, rolling_splits, search
-from spanfit.queue.jct.targets import pinball, smear_of
+from spanfit.queue.jct.targets import smear_of
 from spanfit.queue.traces.reading import Trace, TraceJob, usable
 
 LEAST_JOBS = 200
@@ -80,11 +90,6 @@ def study(jobs: Sequence[TraceJob], withhold: Sequence[str] = ()) -> Study:
     )
 
 
-def runtimes_s(jobs: Sequence[TraceJob]) -> Floats:
-    """Return the runtime of each job [s]."""
-    return np.array([job.runtime_s for job in jobs], dtype=np.float64)
-
-
 def train(trace: Trace, *, ndraws: int = DRAWS, seed: int = 0, withhold: Sequence[str] = ()) -> Model:
     """Return a model of a trace's jobs; the same arguments give the same model.
 
@@ -114,12 +119,11 @@ def trained(known: Study, trace: Trace, *, ndraws: int, seed: int) -> Model:
     quantiles = tuple(fit_quantile(level, tails, known.fitted, seed) for level in LEVELS)
     smear = smear_of(chosen.target, mean.predict(known.calibration.table), known.calibration.runtime_s)
     logs = np.stack([forest.predict(known.calibration.table) for forest in quantiles], axis=1)
-    told = withheld(known.jobs, known.withheld)
     return Model(
         info=_info(known, trace, chosen, tails, smear),
         mean=mean,
         quantiles=quantiles,
-        history=features.history_of(told, {}),
+        history=past_of(known.jobs, known.withheld),
         scores=np.log1p(known.calibration.runtime_s)[:, None] - logs,
     )
 
@@ -148,6 +152,7 @@ def _info(known: Study, trace: Trace, chosen: Chosen, tails: Parameters, smear: 
         njobs=len(known.fitted),
         ncalibration=len(known.calibration),
         nleft_out=known.nleft_out,
+        fitted_until_s=known.jobs[len(known.fitted) - 1].end_s,
         first_submit_s=min(job.submit_s for job in known.jobs),
         last_end_s=known.jobs[-1].end_s,
         features=(*features.CATEGORICAL, *features.NUMERIC),

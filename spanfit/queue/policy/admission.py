@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from spanfit.queue.model import NodeSet, QueueJob
+from spanfit.queue.model.jobs import QueueJob
+from spanfit.queue.model.nodes import NodeSet
 
 
 class Branch(StrEnum):

@@ -7,7 +7,9 @@ announced job takes other nodes; under ``wait`` it takes others only where its o
 forecast is never stopped.
 """
 
-from spanfit.queue.model import Forecast, NodeSet, Overrun, QueueJob, Reservation, Running
+from spanfit.queue.model.jobs import Forecast, QueueJob, Reservation, Running
+from spanfit.queue.model.nodes import NodeSet
+from spanfit.queue.model.rules import Overrun
 from spanfit.queue.policy.desk import Desk, node_set
 from spanfit.queue.policy.occupancy import counted_s
 from spanfit.queue.policy.prospects import may_stop, occupants, prospect, usable, with_victims

@@ -6,7 +6,8 @@ from itertools import count
 from spanfit.placer.model import Grid, Problem
 from spanfit.placer.seats import orders
 from spanfit.placer.solve import solve
-from spanfit.queue.model import Ground, NodeSet, QueueJob, indices
+from spanfit.queue.model.jobs import QueueJob
+from spanfit.queue.model.nodes import Ground, NodeSet, indices
 from spanfit.queue.policy.packing import pack
 
 _TIME_S = 0.4

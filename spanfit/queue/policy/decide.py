@@ -7,22 +7,20 @@ replay.
 from dataclasses import replace
 from functools import singledispatch
 
-from spanfit.queue.model import (
+from spanfit.queue.model.events import (
     Arrived,
     Cancelled,
-    Chooser,
     Decision,
     Event,
     Finished,
     NodesDown,
     NodesUp,
-    PolicyName,
-    QueueRules,
-    QueueState,
     Submitted,
     Ticked,
-    Waiting,
 )
+from spanfit.queue.model.jobs import Chooser, Waiting
+from spanfit.queue.model.rules import PolicyName, QueueRules
+from spanfit.queue.model.state import QueueState
 from spanfit.queue.policy.admission import Zone
 from spanfit.queue.policy.desk import Desk
 from spanfit.queue.policy.explain import explain_fresh

@@ -3,20 +3,11 @@
 from bisect import bisect_left, insort
 from dataclasses import replace
 
-from spanfit.queue.model import (
-    Chooser,
-    Decision,
-    DecisionKind,
-    Forecast,
-    NodeSet,
-    QueueJob,
-    QueueRules,
-    QueueState,
-    Reservation,
-    Running,
-    Standing,
-    Waiting,
-)
+from spanfit.queue.model.events import Decision, DecisionKind
+from spanfit.queue.model.jobs import Chooser, Forecast, QueueJob, Reservation, Running, Waiting
+from spanfit.queue.model.nodes import NodeSet
+from spanfit.queue.model.rules import QueueRules
+from spanfit.queue.model.state import QueueState, Standing
 from spanfit.queue.policy.occupancy import expected_end_s, queue_key, standing_of
 
 

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from spanfit.queue.model import QueueRules, QueueState, Waiting
+from spanfit.queue.model.jobs import Waiting
+from spanfit.queue.model.rules import QueueRules
+from spanfit.queue.model.state import QueueState
 from spanfit.queue.policy.admission import Zone
 from spanfit.queue.policy.desk import Desk
 from spanfit.queue.policy.occupancy import counted_s, expected_end_s, suitable

@@ -2,19 +2,10 @@
 
 import math
 
-from spanfit.queue.model import (
-    Forecast,
-    Ground,
-    NodeSet,
-    PolicyName,
-    QueueJob,
-    QueueKey,
-    QueueRules,
-    QueueState,
-    Running,
-    Standing,
-    Waiting,
-)
+from spanfit.queue.model.jobs import Forecast, QueueJob, Running, Waiting
+from spanfit.queue.model.nodes import Ground, NodeSet
+from spanfit.queue.model.rules import PolicyName, QueueRules
+from spanfit.queue.model.state import QueueKey, QueueState, Standing
 
 
 def counted_s(job: QueueJob, forecast: Forecast, rules: QueueRules) -> float:

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from spanfit.queue.model import Ground, NodeSet, QueueJob, indices
+from spanfit.queue.model.jobs import QueueJob
+from spanfit.queue.model.nodes import Ground, NodeSet, indices
 
 
 def pack(job: QueueJob, ground: Ground, allowed: NodeSet) -> tuple[int, ...]:

@@ -11,7 +11,10 @@ from enum import StrEnum
 from itertools import accumulate
 from typing import NamedTuple
 
-from spanfit.queue.model import NodeSet, PolicyName, QueueKey, Waiting
+from spanfit.queue.model.jobs import Waiting
+from spanfit.queue.model.nodes import NodeSet
+from spanfit.queue.model.rules import PolicyName
+from spanfit.queue.model.state import QueueKey
 from spanfit.queue.policy.admission import Branch, Zone, admit
 from spanfit.queue.policy.desk import Desk
 from spanfit.queue.policy.occupancy import counted_s, suitable

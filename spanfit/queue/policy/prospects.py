@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
-from spanfit.queue.model import NodeSet, Overrun, QueueJob, Running
+from spanfit.queue.model.jobs import QueueJob, Running
+from spanfit.queue.model.nodes import NodeSet
+from spanfit.queue.model.rules import Overrun
 from spanfit.queue.policy.desk import Desk
 from spanfit.queue.policy.occupancy import has_outrun, suitable
 from spanfit.queue.policy.slots import Window, overlapping

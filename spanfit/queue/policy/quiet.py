@@ -4,7 +4,10 @@ import math
 from bisect import bisect_right
 from operator import itemgetter
 
-from spanfit.queue.model import DecisionKind, PolicyName, QueueRules, QueueState, Waiting
+from spanfit.queue.model.events import DecisionKind
+from spanfit.queue.model.jobs import Waiting
+from spanfit.queue.model.rules import PolicyName, QueueRules
+from spanfit.queue.model.state import QueueState
 from spanfit.queue.policy.desk import Desk
 from spanfit.queue.policy.occupancy import counted_s
 from spanfit.queue.policy.passes import RESERVING

@@ -7,7 +7,9 @@ be free by then, then those of preemptable jobs, as few as suffice, then those t
 import math
 from dataclasses import replace
 
-from spanfit.queue.model import NodeSet, Overrun, PolicyName, QueueJob, Reservation, Waiting
+from spanfit.queue.model.jobs import QueueJob, Reservation, Waiting
+from spanfit.queue.model.nodes import NodeSet
+from spanfit.queue.model.rules import Overrun, PolicyName
 from spanfit.queue.policy.arrivals import try_start
 from spanfit.queue.policy.desk import Desk, node_set
 from spanfit.queue.policy.occupancy import counted_s, expected_end_s, suitable

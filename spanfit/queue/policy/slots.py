@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 
-from spanfit.queue.model import NodeSet
+from spanfit.queue.model.nodes import NodeSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

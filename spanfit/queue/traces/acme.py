@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from spanfit.errors import ConfigError
 from spanfit.queue.traces.reading import CellError, Collector, JobState, Trace, TraceJob, require_columns, whole
 
 REQUIRED = ("job_id", "user", "node_num", "gpu_num", "state", "submit_time", "start_time", "end_time")
@@ -29,7 +30,14 @@ _OPEN = frozenset({"RUNNING", "PENDING", "SUSPENDED", "REQUEUED"})
 
 def parse_acme(text: str, origin: str) -> Trace:
     """Return the ended jobs of a CSV table of Acme or Helios; ConfigError tells every wrong line at once."""
-    reader = csv.DictReader(io.StringIO(text), strict=False)
+    reader = csv.DictReader(io.StringIO(text))
+    try:
+        return _read(reader, origin)
+    except csv.Error as error:
+        raise ConfigError(f"{origin}: line {reader.line_num}: found no CSV: {error}; expected a job table") from None
+
+
+def _read(reader: "csv.DictReader[str]", origin: str) -> Trace:
     heading = tuple(reader.fieldnames or ())
     require_columns(heading, REQUIRED, origin, f"expected a table with {', '.join(REQUIRED)}, as Acme's trace has")
     collector = Collector(origin=origin, kind="acme")

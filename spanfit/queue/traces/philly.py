@@ -55,8 +55,9 @@ def _take(entry: object, index: int, collector: Collector) -> None:
 
 def _job(entry: Mapping[str, Any]) -> TraceJob | str:
     """Return the job of an entry, or why it is left out."""
-    if entry["status"] not in _STATES:
-        raise CellError(f"status: found {entry['status']!r}, expected {', '.join(_STATES)}")
+    state = _STATES.get(str(entry["status"]))
+    if state is None:
+        raise CellError(f"status: found {str(entry['status'])[:40]!r}, expected {', '.join(_STATES)}")
     submit_s = _time("submitted_time", entry["submitted_time"])
     attempts = entry["attempts"]
     if not isinstance(attempts, list) or not all(isinstance(attempt, dict) for attempt in attempts):
@@ -73,7 +74,7 @@ def _job(entry: Mapping[str, Any]) -> TraceJob | str:
         submit_s=submit_s,
         start_s=start_s,
         end_s=end_s,
-        state=_STATES[entry["status"]],
+        state=state,
         nnodes=len(gpus),
         ngpus=sum(gpus),
         user=str(entry.get("user") or ""),

@@ -36,8 +36,8 @@ _OPEN = frozenset(
 )
 _NO_TIME = frozenset({"", "Unknown", "None", "N/A"})
 _NO_LIMIT = frozenset({"", "UNLIMITED", "Partition_Limit", "INVALID"})
-_DURATION = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?")
-_COUNT = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)")
+_DURATION = re.compile(r"(?:(\d{1,9})-)?(?:(\d{1,9}):)?(\d{1,9}):(\d{1,9})(?:\.\d+)?")
+_COUNT = re.compile(r"(\d{1,18}(?:\.\d+)?)([KMGTP]?)")
 _DRIVES = ("gres/drive", "gres/nvme", "gres/ssd")
 """What sites call local drives that jobs ask for; Slurm itself names none."""
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
@@ -103,7 +103,7 @@ def _take(line: str, heading: Sequence[str], place: str, collector: Collector) -
 
 def _job(row: Mapping[str, str]) -> TraceJob | str:
     """Return the job of a row, or why it is left out."""
-    word = row["State"].partition(" ")[0].rstrip("+")
+    word = row["State"].partition(" ")[0]
     state = _STATES.get(word)
     submit_s, start_s, end_s = (_time(column, row[column]) for column in ("Submit", "Start", "End"))
     if word in _OPEN:
@@ -138,7 +138,7 @@ def _job(row: Mapping[str, str]) -> TraceJob | str:
 def _time(column: str, text: str) -> float | None:
     if text in _NO_TIME:
         return None
-    if text.isdecimal():
+    if text.isdecimal() and len(text) <= 12:
         return float(text)
     try:
         moment = datetime.fromisoformat(text)

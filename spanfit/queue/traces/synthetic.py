@@ -18,7 +18,7 @@ What is published, and where a figure below comes from:
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -31,6 +31,8 @@ DAY_S = 86400.0
 START_S = 1_767_571_200.0
 """Monday 2026-01-05 00:00 UTC: where synthetic traces begin."""
 GPUS_PER_NODE = 8
+MEAN_DRAWS = 50_000
+"""The true mean of a habit is that of so many runs."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -154,13 +156,13 @@ class Population:
 
 
 def synthetic_trace(kind: SyntheticShape, *, njobs: int, days: float, seed: int) -> Trace:
-    """Return a synthetic trace of about ``njobs`` jobs over ``days``; the same arguments give the same trace.
+    """Return a synthetic trace; the same arguments give the same trace.
 
     Parameters
     ----------
     kind : SyntheticShape
     njobs : int
-        Exactly so many jobs are submitted; each ends.
+        So many are submitted; each ends.
     days : float
         From the first possible submission to the last.
     seed : int
@@ -171,6 +173,33 @@ def synthetic_trace(kind: SyntheticShape, *, njobs: int, days: float, seed: int)
     jobs = _jobs(shape, people, submits_s, rng)
     remark = f"synthetic, shape {kind.value}, seed {seed}: its figures say nothing about a real cluster"
     return Trace(origin=f"synthetic-{kind.value}", kind="synthetic", jobs=jobs, remarks=(remark,))
+
+
+def true_means_s(kind: SyntheticShape, jobs: Sequence[TraceJob], *, days: float, seed: int) -> Floats:
+    """Return the mean runtime that the generator gives each job of a trace, of those that are not cancelled [s].
+
+    No predictor can know more: what errors it leaves are the luck of each run.
+
+    Parameters
+    ----------
+    kind : SyntheticShape
+    jobs : sequence of TraceJob
+        Of the trace that the same arguments make.
+    days : float
+    seed : int
+    """
+    shape = SHAPES[kind]
+    habits = {habit.name: habit for habit in _population(shape, days, np.random.default_rng(seed)).habits}
+    rng = np.random.default_rng([seed, 1])
+    scatter = np.exp(math.sqrt(1 - shape.habit_share) * shape.log_sd * rng.normal(size=MEAN_DRAWS))
+    failures_s = shape.failure_median_s * np.exp(1.5 * rng.normal(size=MEAN_DRAWS))
+    failed_share = shape.failed_share / (1 - shape.cancelled_share)
+    means = {}
+    for name in {job.name for job in jobs}:
+        whole_s = np.minimum(habits[name].median_s * scatter, habits[name].time_limit_s)
+        failed_s = np.minimum(failures_s, whole_s)
+        means[name] = failed_share * failed_s.mean() + (1 - failed_share) * whole_s.mean()
+    return np.array([means[job.name] for job in jobs])
 
 
 def _arrivals(njobs: int, days: float, rng: np.random.Generator) -> Floats:

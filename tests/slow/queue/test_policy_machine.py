@@ -10,25 +10,22 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from spanfit.queue.model import (
+from spanfit.queue.model.events import (
     Arrived,
     Cancelled,
     Decision,
     DecisionKind,
     Event,
     Finished,
-    Forecast,
-    Ground,
     NodesDown,
     NodesUp,
-    Overrun,
-    PolicyName,
-    QueueJob,
-    QueueRules,
-    QueueState,
     Submitted,
     Ticked,
 )
+from spanfit.queue.model.jobs import Forecast, QueueJob
+from spanfit.queue.model.nodes import Ground
+from spanfit.queue.model.rules import Overrun, PolicyName, QueueRules
+from spanfit.queue.model.state import QueueState
 from spanfit.queue.policy.choosing import choose
 from spanfit.queue.policy.decide import decide
 from spanfit.queue.policy.desk import Desk

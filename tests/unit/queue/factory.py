@@ -5,23 +5,22 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from spanfit.queue.model import (
+from spanfit.queue.model.events import (
     Arrived,
     Cancelled,
     Decision,
     DecisionKind,
     Event,
     Finished,
-    Forecast,
-    Ground,
     NodesDown,
     NodesUp,
-    QueueJob,
-    QueueRules,
-    QueueState,
     Submitted,
     Ticked,
 )
+from spanfit.queue.model.jobs import Forecast, QueueJob
+from spanfit.queue.model.nodes import Ground
+from spanfit.queue.model.rules import QueueRules
+from spanfit.queue.model.state import QueueState
 from spanfit.queue.policy.choosing import choose
 from spanfit.queue.policy.decide import decide
 

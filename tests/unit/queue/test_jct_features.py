@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from spanfit.queue.jct import features
 from spanfit.queue.jct.features import NUMERIC, Request, numeric_table, request_of
-from spanfit.queue.model import QueueJob
+from spanfit.queue.model.jobs import QueueJob
 from spanfit.queue.traces.reading import JobState, TraceJob
 
 

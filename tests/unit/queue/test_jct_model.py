@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spanfit.errors import ConfigError
+from spanfit.errors import ConfigError, FitError
 from spanfit.queue.jct import features
-from spanfit.queue.jct.model import SCHEMA_VERSION, WINDOW, Model, ModelInfo, read_model, write_model
+from spanfit.queue.jct.model import SCHEMA_VERSION, WINDOW, Model, ModelInfo, past_of, read_model, write_model
 from spanfit.queue.jct.targets import LIMIT_GRACE_S, Target
 from spanfit.queue.jct.trees import CATEGORY_WORDS, Forest
-from spanfit.queue.model import QueueJob
+from spanfit.queue.model.jobs import QueueJob
 from spanfit.queue.traces.reading import JobState, TraceJob
 
 COLUMNS = (*features.CATEGORICAL, *features.NUMERIC)
@@ -60,6 +60,7 @@ INFO = ModelInfo(
     njobs=10,
     ncalibration=9,
     nleft_out=1,
+    fitted_until_s=1.0,
     first_submit_s=0.0,
     last_end_s=1.0,
     features=COLUMNS,
@@ -110,25 +111,49 @@ def test_no_jobs_have_no_forecasts_and_odd_quantiles_are_refused() -> None:
         MODEL.forecast([SLOW], 1.0)
 
 
-def test_jobs_that_ended_move_the_past_and_the_calibration() -> None:
-    later = MODEL.with_ended([ended("2", 10.0, submit_s=9000.0, start_s=9000.0, end_s=9010.0)])
-    assert len(later.scores) == 10
-    assert later.scores[-1] == pytest.approx(np.log1p(10) - np.log1p(6000) - np.array([0.0, 1.0]))
-    assert later.forecast([replace(SLOW, submitted_s=9100.0)], 0.9)[0].mean_s == pytest.approx(60)
-    assert MODEL.forecast([replace(SLOW, submitted_s=9100.0)], 0.9)[0].mean_s == pytest.approx(6000)
-    assert MODEL.with_ended([ended("3", 5.0, state=JobState.CANCELLED)]) is MODEL
+def run(number: int, submit_s: float, runtime_s: float, **changes: object) -> TraceJob:
+    return ended(str(number), runtime_s, submit_s=submit_s, start_s=submit_s, end_s=submit_s + runtime_s, **changes)
 
 
-def test_jobs_may_be_given_again() -> None:
-    job = ended("2", 10.0, submit_s=9000.0, start_s=9000.0, end_s=9010.0)
-    once = MODEL.with_ended([job])
-    assert once.info.last_end_s == 9010.0
-    assert once.with_ended([job]) is once
+QUICK = [run(n, 9000.0 + 100 * n, 10.0) for n in range(40)]
+
+
+def test_a_newer_trace_moves_the_past_and_the_calibration() -> None:
+    later = MODEL.recalibrated([ended("1", 2000.0), *QUICK])
+    assert later.forecast([replace(SLOW, submitted_s=99_000.0)], 0.9)[0].mean_s == pytest.approx(60)
+    assert MODEL.forecast([replace(SLOW, submitted_s=99_000.0)], 0.9)[0].mean_s == pytest.approx(6000)
+    assert (later.info.ncalibration, later.info.last_end_s) == (41, QUICK[-1].end_s)
+    assert later.info.fitted_until_s == INFO.fitted_until_s
+    # the first quick job was submitted when only the slow one had ended, the next when a quick one had
+    expected = [np.log1p(10) - np.log1p(6000), np.log1p(10) - np.log1p(60)]
+    assert later.scores[1:3, 0] == pytest.approx(expected)
+    assert later.recalibrated([ended("1", 2000.0), *QUICK]).info == later.info
+
+
+def test_a_job_that_calibrates_knows_only_what_had_ended_at_its_submission() -> None:
+    """A job of a day, submitted before the quick ones: the past it is forecast from has none of them."""
+    day = run(99, 8000.0, 86400.0)
+    later = MODEL.recalibrated([run(98, 1000.0, 3000.0), *QUICK, day])
+    assert later.info.last_end_s == day.end_s
+    assert later.scores[-1, 0] == pytest.approx(np.log1p(86400) - np.log1p(6000))
+
+
+def test_too_few_jobs_calibrate_nothing() -> None:
+    cut_short = [replace(each, state=JobState.CANCELLED) for each in QUICK[:20]]
+    fitted_to = replace(MODEL, info=replace(INFO, fitted_until_s=QUICK[19].end_s))
+    for model, jobs in ((MODEL, [*cut_short, *QUICK[20:]]), (fitted_to, QUICK)):
+        with pytest.raises(FitError, match=r"found 20 jobs .* expected at least 30"):
+            model.recalibrated(jobs)
 
 
 def test_the_window_forgets() -> None:
-    many = [ended(str(n), 50.0, user="bob", end_s=9000.0 + n, start_s=8950.0 + n) for n in range(WINDOW + 5)]
-    assert len(MODEL.with_ended(many).scores) == WINDOW
+    many = [run(n, 8950.0 + n, 50.0, user="bob") for n in range(WINDOW + 5)]
+    assert len(MODEL.recalibrated(many).scores) == WINDOW
+
+
+def test_a_past_keeps_the_groups_that_ran_last() -> None:
+    kept = past_of([run(1, 0.0, 5.0, user="eve"), run(2, 10.0, 5.0)], (), most=3)
+    assert set(kept) == {"user\tada", "user_name\tada\tbert", "user_gpus\tada\t8"}
 
 
 def test_what_is_withheld_is_not_looked_at() -> None:
@@ -166,6 +191,7 @@ def header(**changes: object) -> "np.ndarray[tuple[int], np.dtype[np.uint8]]":
         ({"header": header(schema_version=99)}, "schema_version: found 99, expected 1"),
         ({"header": header()}, "info.library: missing"),
         ({"scores": np.zeros(3)}, "scores: found no table"),
+        ({"scores": np.full((3, 2), np.nan)}, "scores: found no table"),
         ({"history.logs": np.zeros((9, 9))}, "history: found arrays of other shapes"),
         ({"mean.left": None}, r"found no array mean\.left"),
         ({"mean.left": np.array([0, -1, -1], dtype=np.int32)}, "child is not behind it"),
@@ -178,6 +204,23 @@ def test_broken_files_are_refused_in_words(tmp_path: Path, arrays: dict[str, obj
     with pytest.raises(ConfigError, match=message) as failure:
         read_model(path)
     assert str(path) in str(failure.value)
+
+
+def test_a_file_with_broken_bytes_is_refused_in_words_or_read(tmp_path: Path) -> None:
+    path = tmp_path / "model.npz"
+    write_model(path, MODEL)
+    whole, rng, nrefused = path.read_bytes(), np.random.default_rng(1), 0
+    for _ in range(100):
+        broken = bytearray(whole)
+        for place in rng.integers(0, len(whole), 3).tolist():
+            broken[place] = int(rng.integers(256))
+        path.write_bytes(broken)
+        try:
+            read_model(path).forecast([SLOW], 0.9)
+        except ConfigError as error:
+            assert str(path) in str(error)
+            nrefused += 1
+    assert nrefused > 30
 
 
 def test_pickles_and_other_files_are_refused(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanfit.queue.model import Ground, indices
+from spanfit.queue.model.nodes import Ground, indices
 from tests.unit.queue.factory import ground, job
 
 sets = st.sets(st.integers(0, 200))

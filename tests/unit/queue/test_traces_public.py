@@ -66,12 +66,13 @@ def test_every_wrong_entry_of_philly_is_told_at_once() -> None:
         entry(jobid="a3", status="Dancing"),
         entry(jobid="a4", submitted_time="yesterday"),
         entry(jobid="a5", attempts="none"),
+        entry(jobid="a5b", status=["Pass"]),
         entry(jobid="a6", attempts=[attempt("2017-10-07 01:00:10", "2017-10-07 01:00:10", None)]),
     ]
     with pytest.raises(ConfigError) as failure:
         parse_philly(json.dumps(log), "log")
     lines = str(failure.value).splitlines()
-    assert [line.split(" ")[2].rstrip(":") for line in lines] == ["1", "2", "3", "4", "5", "6"]
+    assert [line.split(" ")[2].rstrip(":") for line in lines] == ["1", "2", "3", "4", "5", "6", "7"]
     assert "status, attempts, submitted_time" in lines[1]
 
 
@@ -142,6 +143,11 @@ def test_every_wrong_row_of_acme_is_told_at_once() -> None:
     with pytest.raises(ConfigError) as failure:
         parse_acme(SEREN + rows, "s")
     assert [line.split(": ")[1] for line in str(failure.value).splitlines()] == [f"line {n}" for n in range(3, 8)]
+
+
+def test_a_table_that_is_no_csv_is_refused_with_its_line() -> None:
+    with pytest.raises(ConfigError, match="s: line 2: found no CSV: field larger"):
+        parse_acme(SEREN + "x" * 200_000, "s")
 
 
 def test_a_table_without_its_columns_is_refused() -> None:

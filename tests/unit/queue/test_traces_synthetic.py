@@ -3,9 +3,9 @@ import pytest
 
 from spanfit.queue.traces.reading import JobState, Trace
 from spanfit.queue.traces.sacct import parse_sacct, render_sacct
-from spanfit.queue.traces.synthetic import DAY_S, START_S, SyntheticShape, synthetic_trace
+from spanfit.queue.traces.synthetic import DAY_S, START_S, SyntheticShape, synthetic_trace, true_means_s
 
-MADE = {kind: synthetic_trace(kind, njobs=4000, days=40, seed=1) for kind in SyntheticShape}
+MADE = {kind: synthetic_trace(kind, njobs=3000, days=40, seed=1) for kind in SyntheticShape}
 
 
 def runtimes(trace: Trace) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
@@ -73,3 +73,15 @@ def test_no_job_outruns_its_limit_and_it_survives_its_file() -> None:
     trace = MADE[SyntheticShape.SHARED]
     assert all(job.time_limit_s is not None and job.runtime_s <= job.time_limit_s + 1 for job in trace.jobs)
     assert parse_sacct(render_sacct(trace.jobs), "again").jobs == trace.jobs
+
+
+@pytest.mark.parametrize("kind", SyntheticShape)
+def test_the_true_means_leave_only_luck(kind: SyntheticShape) -> None:
+    """Runtimes add up to their true means within the luck of their heavy tail, in total and among the longer half."""
+    jobs = [job for job in MADE[kind].jobs if job.state is not JobState.CANCELLED]
+    means = true_means_s(kind, jobs, days=40, seed=1)
+    times = np.array([job.runtime_s for job in jobs])
+    for part in (means > 0, means > np.median(means), means <= np.median(means)):
+        luck = times[part].std() / np.sqrt(part.sum())
+        assert abs(times[part].mean() - means[part].mean()) < 4 * luck
+    assert np.corrcoef(np.log(means), np.log1p(times))[0, 1] > 0.5

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spanfit.queue.model import PolicyName, QueueRules
+from spanfit.queue.model.rules import PolicyName, QueueRules
 from spanfit.queue.policy.explain import predicted_starts, why
 from spanfit.queue.policy.occupancy import expected_end_s
 from tests.unit.queue.factory import HOUR_S, Bench, ground

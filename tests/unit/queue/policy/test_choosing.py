@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from spanfit.placer.baselines import best_fit
 from spanfit.placer.model import Problem, column_spreads, objective, row_spreads
-from spanfit.queue.model import Ground
+from spanfit.queue.model.nodes import Ground
 from spanfit.queue.policy.choosing import choose
 from spanfit.queue.policy.packing import fewest
 from tests.unit.queue.factory import ground, job

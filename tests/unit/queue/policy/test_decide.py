@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from spanfit.queue.model import Ground, PolicyName, QueueRules
+from spanfit.queue.model.nodes import Ground
+from spanfit.queue.model.rules import PolicyName, QueueRules
 from tests.unit.queue.factory import HOUR_S, Bench, ground
 
 EVERY_POLICY = pytest.mark.parametrize("policy", PolicyName)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spanfit.queue.model import PolicyName, QueueRules
+from spanfit.queue.model.rules import PolicyName, QueueRules
 from spanfit.queue.policy.admission import Branch, Zone, admit
 from tests.unit.queue.factory import HOUR_S, Bench, ground, job
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from spanfit.queue.model import Overrun, QueueRules
+from spanfit.queue.model.rules import Overrun, QueueRules
 from tests.unit.queue.factory import HOUR_S, Bench, ground
 
 

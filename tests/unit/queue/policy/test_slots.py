@@ -3,7 +3,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanfit.queue.model import indices
+from spanfit.queue.model.nodes import indices
 from spanfit.queue.policy.slots import Timeline, Window, lowest, prefer
 
 sets = st.sets(st.integers(0, 200))

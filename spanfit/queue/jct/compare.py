@@ -13,11 +13,11 @@ import numpy as np
 from spanfit.errors import FitError
 from spanfit.queue.jct import features
 from spanfit.queue.jct.metrics import DAY_S, Division, Forecasts, Score, calibrated, divide, ratio, score
-from spanfit.queue.jct.model import Floats, Model, limits_s
+from spanfit.queue.jct.model import Floats, Model, limits_s, runtimes_s
 from spanfit.queue.jct.net import NET
 from spanfit.queue.jct.search import Chosen, Raw, fitted_mean, rolling_splits, search
 from spanfit.queue.jct.targets import within_limits
-from spanfit.queue.jct.train import Study, runtimes_s, study, trained
+from spanfit.queue.jct.train import Study, study, trained
 from spanfit.queue.traces.reading import Trace, TraceJob, usable
 from spanfit.results.schema import Estimate
 

@@ -1,0 +1,1 @@
+"""The value of waiting: whether a job gains by waiting for a better placement."""
