@@ -9,6 +9,9 @@ import re
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])(?:i?B)?|B)?", re.IGNORECASE)
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)bit(?:/s)?", re.IGNORECASE)
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s)", re.IGNORECASE)
+_PARTS = re.compile(r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
+_CLOCK = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d{1,2}):(\d{2})")
+_PART_S = (86400.0, 3600.0, 60.0, 1.0)
 _BINARY = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
@@ -54,6 +57,28 @@ def parse_time(text: str) -> float:
     if not match:
         raise ValueError(f"{text!r} is not a time; expected a number with us, ms or s, such as 6ms")
     return float(match[1]) * _SECONDS[match[2].lower()]
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds of a duration: ``2h``, ``1d12h``, ``90m``, ``45s``, or as Slurm writes it, ``1-12:00:00``.
+
+    Raises
+    ------
+    ValueError
+        If the text is no duration.
+
+    Examples
+    --------
+    >>> parse_duration("1d12h"), parse_duration("1-12:00:00"), parse_duration("02:30")
+    (129600.0, 129600.0, 150.0)
+    """
+    written = text.strip().lower()
+    if written and (match := _PARTS.fullmatch(written)):
+        return sum(float(number) * scale for number, scale in zip(match.groups(), _PART_S, strict=True) if number)
+    if match := _CLOCK.fullmatch(written):
+        days, hours, minutes, seconds = (int(number or 0) for number in match.groups())
+        return days * 86400.0 + hours * 3600.0 + minutes * 60.0 + seconds
+    raise ValueError(f"found {text!r}, expected a duration such as 45s, 90m, 2h, 1d12h or 1-12:00:00")
 
 
 def format_size(size_bytes: int) -> str:

@@ -1,5 +1,6 @@
-"""``spanfit campaign submit``: a campaign as a job of Slurm that waits for its nodes."""
+"""``spanfit campaign submit``: a campaign as a job that waits for its nodes."""
 
+import re
 import sys
 import time
 from pathlib import Path
@@ -12,31 +13,44 @@ from spanfit.cli.options import store_option
 from spanfit.cli.output import talk
 
 if TYPE_CHECKING:
+    from spanfit.launch.profile import LaunchProfile
+    from spanfit.launch.submit import Sender
     from spanfit.profiler.campaign import Campaign
 
 _POLL_S = 5.0
+_NAME_END = 48
+"""The last letters of a run's id that a job of Kubernetes carries: the id's hash is at its end."""
 
 
 @click.command(epilog="Example: spanfit campaign submit campaign.toml --time-limit 2h --send --follow")
 @click.argument("campaign_file", metavar="CAMPAIGN.toml", type=click.Path(path_type=Path))
 @store_option
-@click.option("--time-limit", help="Of the job, such as 2h; the partition's own unless given.")
-@click.option("--option", "options", multiple=True, help="One more option of sbatch, such as --partition=batch.")
-@click.option("--send", "is_sent", is_flag=True, help="Send the job; without it the script is only printed.")
+@click.option(
+    "--to",
+    "system",
+    type=click.Choice(["slurm", "kubernetes"]),
+    default="slurm",
+    show_default=True,
+    help="What starts the job: sbatch, or kubectl.",
+)
+@click.option("--time-limit", help="Of the job, such as 2h; the system's own unless given.")
+@click.option("--profile", type=click.Path(path_type=Path), help="What the site needs around the job, as TOML.")
+@click.option("--send", "is_sent", is_flag=True, help="Send the job; without it, it is only printed.")
 @click.option("--follow", "is_followed", is_flag=True, help="Wait for the job's end; Ctrl-C leaves the job alone.")
 def submit(
     campaign_file: Path,
     store: Path,
+    system: str,
     time_limit: str | None,
-    options: tuple[str, ...],
+    profile: Path | None,
     is_sent: bool,
     is_followed: bool,
 ) -> None:
-    """Print the sbatch script that runs a campaign once its nodes are free; with --send, send it.
+    """Print the job that runs a campaign once its nodes are free; with --send, send it.
 
     The same command again says how the job is; once the job is gone it sends what is missing of the campaign.
     """
-    from spanfit.launch.submit import find_queued, send
+    from spanfit.launch.profile import LaunchProfile, read_profile
     from spanfit.profiler.campaign import Campaign
 
     planned = Campaign(campaign_file, store)
@@ -44,69 +58,74 @@ def submit(
     if planned.is_finished:
         talk(f"run {planned.run_id} is finished already; measure it anew with spanfit campaign run --again")
         return
-    name, script = _job(planned, time_limit, options)
-    job = find_queued(name) if is_sent or is_followed else None
+    site = read_profile(profile) if profile else LaunchProfile()
+    sender, text = _job(planned, system, time_limit, site)
+    job = sender.find() if is_sent or is_followed else None
     if job is not None:
         talk(job.words())
     elif is_sent:
         planned.folder.mkdir(parents=True, exist_ok=True)
-        talk(f"sent job {send(script)}: it runs {planned.run_id} once its {len(planned.node_names)} nodes are free")
+        talk(
+            f"sent job {sender.send(text)}: it runs {planned.run_id} once its {len(planned.node_names)} nodes are free"
+        )
     else:
-        click.echo(script, nl=False)
+        click.echo(text, nl=False)
     if is_followed:
-        _follow(planned, name)
+        _follow(planned, sender)
 
 
-def _job(planned: "Campaign", time_limit: str | None, options: tuple[str, ...]) -> tuple[str, str]:
-    """Return the name and the script of the job that runs a campaign."""
+def _job(planned: "Campaign", system: str, time_limit: str | None, site: "LaunchProfile") -> tuple["Sender", str]:
+    """Return the way to send the job that runs a campaign, and its text."""
     from spanfit import units
-    from spanfit.bench.campaign_file import Launcher
     from spanfit.errors import ConfigError
-    from spanfit.launch.batch import BatchRequest, render_batch
+    from spanfit.launch.render.campaign import CampaignJob, render_campaign_pods, render_campaign_slurm
+    from spanfit.launch.submit import KubernetesSender, SlurmSender
 
-    launcher = planned.file.launch.launcher
-    if launcher is not Launcher.SRUN:
-        raise ConfigError(
-            f'{planned.path}: launch.launcher: found "{launcher}", expected "srun": ranks of a Slurm job are its steps'
-        )
+    is_slurm = system == "slurm"
+    _check_launcher(planned, is_slurm)
+    # Pods have a Python of their own.
+    program = (sys.executable, "-m", "spanfit") if is_slurm else ("spanfit",)
     store = str(planned.folder.parent.absolute())
+    name = f"spanfit-{planned.run_id}"
     try:
-        request = BatchRequest(
-            name=f"spanfit-{planned.run_id}",
+        job = CampaignJob(
+            name=name if is_slurm else re.sub("[^a-z0-9]", "-", name.lower())[-_NAME_END:].strip("-"),
             node_names=planned.node_names,
-            command=(
-                sys.executable,
-                "-m",
-                "spanfit",
-                "campaign",
-                "run",
-                str(planned.path.absolute()),
-                "--store",
-                store,
-            ),
+            ranks_per_node=planned.file.launch.ranks_per_node,
+            command=(*program, "campaign", "run", str(planned.path.absolute()), "--store", store),
             folder=str(planned.folder.absolute()),
-            time_limit_s=units.parse_time(time_limit) if time_limit else None,
-            options=options,
+            time_limit_s=units.parse_duration(time_limit) if time_limit else None,
         )
-        return request.name, render_batch(request)
+        if is_slurm:
+            return SlurmSender(job.name), render_campaign_slurm(job, site)
+        return KubernetesSender(job.name, site.kubernetes.namespace), render_campaign_pods(job, site)
     except ValueError as error:
         raise ConfigError(str(error)) from error
 
 
-def _follow(planned: "Campaign", name: str) -> None:
+def _check_launcher(planned: "Campaign", is_slurm: bool) -> None:
+    """Refuse a campaign whose ranks are not started as the system can: steps of a job of Slurm, by ssh between pods."""
+    from spanfit.bench.campaign_file import Launcher
+    from spanfit.errors import ConfigError
+
+    found, expected = planned.file.launch.launcher, Launcher.SRUN if is_slurm else Launcher.SSH
+    if found is not expected:
+        raise ConfigError(f'{planned.path}: launch.launcher: found "{found}", expected "{expected}" for such a job')
+
+
+def _follow(planned: "Campaign", sender: "Sender") -> None:
     """Say each change of a job until it has ended; LaunchError where it left the campaign unfinished."""
     from spanfit.errors import LaunchError
-    from spanfit.launch.submit import find_queued
 
     said = ""
-    while job := find_queued(name):
+    while job := sender.find():
         if job.words() != said:
             said = job.words()
             talk(said)
         time.sleep(_POLL_S)
     if not planned.is_finished:
         raise LaunchError(
-            f"the job ended before run {planned.run_id} was finished; what it printed is in {planned.folder}; "
-            "run the same command to send the rest"
+            f"the job ended before run {planned.run_id} was finished; what Slurm's jobs print is in {planned.folder}, "
+            "and kubectl logs tells a pod's; run the same command to send the rest"
         )
     talk(f"run {planned.run_id} is finished")

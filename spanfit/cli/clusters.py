@@ -49,7 +49,10 @@ def read_all(sources: Sequence[Path], topology: str | None = None) -> tuple[Read
 
 def source_name(source: Path) -> str:
     """Return what a cluster is called after its source."""
-    return source.name.partition(":")[0] if str(source).endswith(":live") else source.stem
+    from spanfit.topology.probe import live_source
+
+    live = live_source(str(source))
+    return live.value if live else source.stem
 
 
 def tell_findings(findings: Sequence[Finding]) -> None:

@@ -1,19 +1,20 @@
 """``spanfit place``: a job on the free nodes of a cluster, and a placement whose nodes have failed."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from spanfit.cli.launch import FORMATS
+from spanfit.cli.launch import FORMATS, launch_text
 from spanfit.cli.options import entry_option, scaling_option
 from spanfit.cli.output import json_option, print_json, talk
 from spanfit.cli.place_check import check_placement
 from spanfit.cli.place_drawing import show, show_repair, show_uses
 from spanfit.cli.place_live import tell_start
-from spanfit.cli.place_source import read_source, source_options
+from spanfit.cli.place_rules import HOSTLIST, hosts, rule_options, rules_of
+from spanfit.cli.place_source import Source, read_source, source_options
 
 if TYPE_CHECKING:
     from spanfit.placer.choose import StepTime
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from spanfit.placer.rules import Rules
     from spanfit.topology.model import Cluster
 
-_HOSTS = "HOSTLIST"
 _CHECK_TAKES = ["checked", "cluster", "live", "partition", "tolerate", "as_json"]
 _REPAIR_TAKES = [
     "cluster",
@@ -34,38 +34,10 @@ _REPAIR_TAKES = [
     "time_limit",
     "seed",
     "output",
-    "launch_file",
+    "launch_format",
     "profile",
     "as_json",
 ]
-
-
-def _rule_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say what a placement must respect."""
-    options = (
-        click.option("--exclude", multiple=True, metavar=_HOSTS, help="Nodes that are not used; may be given again."),
-        click.option("--pin", multiple=True, metavar=_HOSTS, help="Nodes that must be used; may be given again."),
-        click.option(
-            "--spares", type=click.IntRange(0), default=0, help="Free nodes to keep in each minipod that is used."
-        ),
-        click.option("--use-reserved", is_flag=True, help="Nodes in state reserved are free: they are this job's."),
-        click.option("--within", metavar="TIER", help="The job stays under one switch of this tier, such as core."),
-        click.option(
-            "--ep-within", metavar="DOMAIN", help="No EP group leaves its domain: accelerator, or a tier up to minipod."
-        ),
-        click.option(
-            "--one-model", type=click.Choice(["job", "dp", "pp"]), help="The job, or each group, is on one GPU model."
-        ),
-        click.option(
-            "--stage-model",
-            multiple=True,
-            metavar="STAGES=MODEL",
-            help="GPU model of stages, such as 0-3=H100; may be given again, for all stages.",
-        ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
 
 
 @click.command(epilog="Example: spanfit place job.toml --cluster cluster.toml --weights weights.json -o placement.json")
@@ -83,7 +55,7 @@ def _rule_options(command: Callable[..., Any]) -> Callable[..., Any]:
     show_default=True,
     help="Weight of EP groups; alpha, beta share the rest.",
 )
-@_rule_options
+@rule_options
 @click.option(
     "--goal",
     "goals",
@@ -104,7 +76,9 @@ def _rule_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--time-limit", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True, help="Seconds.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same placement.")
 @click.option("--repair", type=click.Path(path_type=Path), help="Mend this placement.json instead of placing a JOB.")
-@click.option("--failed", multiple=True, metavar=_HOSTS, help="Nodes of --repair that have failed; may be given again.")
+@click.option(
+    "--failed", multiple=True, metavar=HOSTLIST, help="Nodes of --repair that have failed; may be given again."
+)
 @click.option("--max-moves", type=click.IntRange(1), help="The most node ranks that --repair may move.")
 @click.option(
     "--explain", "is_explained", is_flag=True, help="Also say which minipods limit, and what one more node buys."
@@ -112,14 +86,14 @@ def _rule_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the placement as JSON.")
 @click.option(
     "--emit",
-    "launch_file",
+    "launch_format",
     metavar="FORMAT",
     type=click.Choice(FORMATS),
     help=f"Print a launch file on stdout, the drawing on stderr: {', '.join(FORMATS)}.",
 )
 @click.option("--profile", type=click.Path(path_type=Path), help="What the site needs around --emit's job, as TOML.")
 @json_option
-def place(job: Path | None, repair: Path | None, as_json: bool, launch_file: str | None, **options: Any) -> None:
+def place(job: Path | None, repair: Path | None, as_json: bool, launch_format: str | None, **options: Any) -> None:
     """Place JOB (a TOML job file) on the free nodes of a cluster, and say how good the placement is.
 
     With --repair and --failed, mend a placement instead: the same spreads with the fewest moved nodes. With --live, the
@@ -128,24 +102,23 @@ def place(job: Path | None, repair: Path | None, as_json: bool, launch_file: str
     if options["checked"] is not None:
         _check_only_source(click.get_current_context())
         check_placement(options["checked"], options, as_json=as_json)
-    if as_json and launch_file:
+    if as_json and launch_format:
         raise click.UsageError("--json and --emit both print on stdout; give one, and -o FILE for the placement")
-    if options["profile"] and not launch_file:
+    if options["profile"] and not launch_format:
         raise click.UsageError("--profile belongs to --emit FORMAT")
     if (job is None) == (repair is None):
         raise click.UsageError("give one of JOB and --repair PLACEMENT")
-    if options["is_explained"] and (as_json or launch_file):
+    if options["is_explained"] and (as_json or launch_format):
         raise click.UsageError("--explain prints tables; give it without --json and --emit")
     if repair is not None:
         _check_repair(click.get_current_context())
-        _mend(repair, as_json, launch_file, options)
+        _mend(repair, as_json, launch_format, options)
     elif job is not None:
-        _place(job, as_json, launch_file, options)
+        _place(job, as_json, launch_format, options)
 
 
-def _place(path: Path, as_json: bool, launch_file: str | None, options: dict[str, Any]) -> None:
+def _place(path: Path, as_json: bool, launch_format: str | None, options: dict[str, Any]) -> None:
     from spanfit.placer.choose import GOALS, Goal
-    from spanfit.placer.explain import explain
     from spanfit.placer.jobfile import read_job
     from spanfit.placer.place import place as place_job
     from spanfit.placer.solve import Solver
@@ -154,7 +127,7 @@ def _place(path: Path, as_json: bool, launch_file: str | None, options: dict[str
     job = read_job(path)
     source = read_source(options, job.name)
     cluster = source.cluster
-    rules = _rules(job, options)
+    rules = rules_of(job, options)
     alpha, weights_hash, accepted = _alpha(path, job, cluster, rules, options)
     left = 1 - options["ep_weight"]
     placement = place_job(
@@ -172,19 +145,27 @@ def _place(path: Path, as_json: bool, launch_file: str | None, options: dict[str
         time_limit_s=options["time_limit"],
         seed=options["seed"],
     )
-    text = _written(placement, options, launch_file)
+    _tell(placement, source, as_json, launch_format, options)
+
+
+def _tell(
+    placement: "Placement", source: Source, as_json: bool, launch_format: str | None, options: dict[str, Any]
+) -> None:
+    from spanfit.placer.explain import explain
+
+    text = _written(placement, options, launch_format)
     if as_json:
         print_json(placement)
     else:
         show(placement, on_stderr=text is not None)
     if options["is_explained"]:
-        show_uses(placement, explain(placement, cluster, time_limit_s=options["time_limit"]))
+        show_uses(placement, explain(placement, source.cluster, time_limit_s=options["time_limit"]))
     if text is not None:
         click.echo(text, nl=False)
     tell_start(placement, source, options, on_stderr=as_json or text is not None)
 
 
-def _mend(path: Path, as_json: bool, launch_file: str | None, options: dict[str, Any]) -> None:
+def _mend(path: Path, as_json: bool, launch_format: str | None, options: dict[str, Any]) -> None:
     from spanfit import files
     from spanfit.placer.model import SCHEMA_VERSION, Placement
     from spanfit.placer.repair import repair
@@ -193,12 +174,12 @@ def _mend(path: Path, as_json: bool, launch_file: str | None, options: dict[str,
     found = repair(
         placed,
         read_source(options, placed.job.name).cluster,
-        _hosts("--failed", options["failed"]),
+        hosts("--failed", options["failed"]),
         max_moves=options["max_moves"],
         time_limit_s=options["time_limit"],
         seed=options["seed"],
     )
-    text = _written(found.placement, options, launch_file)
+    text = _written(found.placement, options, launch_format)
     if as_json:
         print_json(found)
     else:
@@ -208,14 +189,11 @@ def _mend(path: Path, as_json: bool, launch_file: str | None, options: dict[str,
         click.echo(text, nl=False)
 
 
-def _written(placement: "Placement", options: dict[str, Any], launch_file: str | None) -> str | None:
+def _written(placement: "Placement", options: dict[str, Any], launch_format: str | None) -> str | None:
     """Write the placement where it was asked for, and return the text of the launch file that was asked for."""
     from spanfit import files
-    from spanfit.launch.profile import read_profile
-    from spanfit.placer.emit import emit
 
-    profile = read_profile(options["profile"]) if options["profile"] else None
-    text = emit(placement, launch_file, profile) if launch_file else None
+    text = launch_text(placement, launch_format, options["profile"]) if launch_format else None
     if output := options["output"]:
         files.write_json(output, placement)
         talk(f"{output}: placement of job {placement.job.name} on {len(placement.cells)} nodes")
@@ -227,7 +205,9 @@ def _check_repair(context: click.Context) -> None:
     if not context.params["failed"]:
         raise click.UsageError("--repair needs --failed HOSTLIST, the nodes that have failed")
     if others := _given_but(context, _REPAIR_TAKES):
-        raise click.UsageError(f"--repair keeps the weights and rules of its placement; leave {', '.join(others)} out")
+        raise click.UsageError(
+            f"--repair keeps the weights and rules of its placement and reserves nothing; leave {', '.join(others)} out"
+        )
 
 
 def _check_only_source(context: click.Context) -> None:
@@ -254,53 +234,6 @@ def _check_weights(options: dict[str, Any]) -> None:
         raise click.UsageError("--entry chooses from --weights FILE")
     if options["failed"] or options["max_moves"]:
         raise click.UsageError("--failed and --max-moves belong to --repair PLACEMENT")
-
-
-def _rules(job: "JobSpec", options: dict[str, Any]) -> "Rules":
-    from spanfit.errors import ConfigError
-    from spanfit.placer.rules import OneModel, Rules
-
-    try:
-        return Rules(
-            excluded=_hosts("--exclude", options["exclude"]),
-            pinned=_hosts("--pin", options["pin"]),
-            spares=options["spares"],
-            use_reserved=options["use_reserved"],
-            within=options["within"],
-            ep_within=options["ep_within"],
-            one_model=OneModel(options["one_model"]) if options["one_model"] else None,
-            stage_models=tuple(_stage_models(job.layout.pp, options["stage_model"])),
-        )
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
-
-
-def _hosts(option: str, hostlists: tuple[str, ...]) -> tuple[str, ...]:
-    from spanfit.errors import ConfigError
-    from spanfit.topology.hostlist import expand_hostlist
-
-    try:
-        return tuple(dict.fromkeys(name for text in hostlists for name in expand_hostlist(text)))
-    except ValueError as error:
-        raise ConfigError(f"{option}: {error}") from error
-
-
-def _stage_models(nstages: int, texts: tuple[str, ...]) -> Iterator[str]:
-    """Yield the model of each stage; ValueError where a text is wrong or a stage has none or two."""
-    from spanfit.topology.hostlist import expand_hostlist
-
-    models: dict[str, str] = {}
-    for text in texts:
-        stages, is_given, model = text.partition("=")
-        if not (stages and is_given and model):
-            raise ValueError(f"--stage-model: found {text!r}, expected STAGES=MODEL, such as 0-3=H100")
-        for stage in expand_hostlist(f"[{stages}]"):
-            if models.setdefault(stage, model) != model:
-                raise ValueError(f"--stage-model: found {models[stage]} and {model} for stage {stage}, expected one")
-    expected = [str(stage) for stage in range(nstages)] if texts else []
-    if sorted(models) != sorted(expected):
-        raise ValueError(f"--stage-model: found stages {', '.join(models)}, expected 0 to {nstages - 1}, each once")
-    return (models[stage] for stage in expected)
 
 
 def _alpha(

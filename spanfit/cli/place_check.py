@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spanfit.cli.output import print_json, print_table, talk
-from spanfit.cli.place_source import Source, explained, read_source, reasons
+from spanfit.cli.place_source import Source, explained, read_source, reasons, source_argv
 
 if TYPE_CHECKING:
     from spanfit.placer.model import Placement
@@ -28,7 +28,7 @@ def check_placement(path: Path, options: dict[str, Any], *, as_json: bool) -> No
         print_json({"job": placement.job.name, "nnodes": len(placement.rank_map.node_names), "findings": faults})
     elif faults:
         _show_faults(faults)
-        talk(f"mend it with {mending(faults, options)}")
+        talk(f"mend it with {_mending(path, faults, options)}")
     else:
         click.echo(f"{path}: all {len(placement.rank_map.node_names)} nodes of job {placement.job.name} are free")
     click.get_current_context().exit(ExitCode.FINDING if faults else ExitCode.GOOD)
@@ -74,12 +74,10 @@ def _show_faults(faults: Sequence[dict[str, Any]]) -> None:
     print_table("", ("node", ">node rank", "why it cannot run the job"), rows)
 
 
-def mending(faults: Sequence[dict[str, Any]], options: dict[str, Any]) -> str:
+def _mending(path: Path, faults: Sequence[dict[str, Any]], options: dict[str, Any]) -> str:
     """Return the command that mends a placement."""
     from spanfit.topology.hostlist import fold_hostlist, is_plain_name
 
     failed = fold_hostlist(one["node"] for one in faults if is_plain_name(one["node"]))
-    argv = ["spanfit", "place", "--repair", "PLACEMENT", "--failed", failed]
-    argv += ["--cluster", str(options["cluster"])] if options["cluster"] else []
-    argv += ["--live", options["live"]] if options["live"] else []
-    return shlex.join(argv)
+    argv = ["spanfit", "place", "--repair", str(path), "--failed", failed]
+    return shlex.join([*argv, *source_argv(options)])

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spanfit.cli.output import talk
-from spanfit.cli.place_check import faults_of, mending
-from spanfit.cli.place_source import Source, explained, read_source, reasons
+from spanfit.cli.place_check import faults_of
+from spanfit.cli.place_source import Source, explained, read_source, reasons, source_argv
 
 if TYPE_CHECKING:
     from spanfit.launch.render.slurm import SlurmReservation
@@ -64,7 +64,7 @@ def _holding(placement: "Placement", options: dict[str, Any]) -> Iterator[str]:
         yield f"  {shlex.join(reservation_argv(_reservation(placement, options)))}"
     elif options["reserve"] is not None:
         yield "To keep other pods away (needs the right to patch nodes; the job's pods must tolerate it):"
-        yield from (f"  {line}" for line in taint_commands(placement))
+        yield from (f"  {line}" for line in _taint_commands(placement))
     if options["live"] == "slurm":
         held = ["sbatch"]
         held += [f"--partition={options['partition']}"] if options["partition"] else []
@@ -72,7 +72,8 @@ def _holding(placement: "Placement", options: dict[str, Any]) -> Iterator[str]:
         yield f"To start it: {shlex.join(held)} FILE, with FILE from --emit slurm, which keeps this order of ranks"
     else:
         yield "To start it: kubectl create -f FILE, with FILE from --emit jobset, indexed-job or pytorchjob"
-    yield f"Before it starts: spanfit place --check PLACEMENT --live {options['live']}, with PLACEMENT from -o"
+    check = shlex.join(["spanfit", "place", "--check", str(options["output"] or "PLACEMENT"), *source_argv(options)])
+    yield f"Before it starts: {check}{'' if options['output'] else ', with PLACEMENT from -o'}"
 
 
 def _reservation(placement: "Placement", options: dict[str, Any]) -> "SlurmReservation":
@@ -91,7 +92,7 @@ def _reservation(placement: "Placement", options: dict[str, Any]) -> "SlurmReser
         raise ConfigError(str(error)) from error
 
 
-def taint_commands(placement: "Placement") -> Iterator[str]:
+def _taint_commands(placement: "Placement") -> Iterator[str]:
     """Yield the command that keeps other pods off placed nodes, the one that ends it, and what pods need."""
     from spanfit.errors import ConfigError
     from spanfit.topology.holding import taint_key
@@ -105,7 +106,7 @@ def taint_commands(placement: "Placement") -> Iterator[str]:
     nodes = placement.rank_map.node_names
     yield shlex.join(["kubectl", "taint", "nodes", *nodes, f"{key}=reserved:NoSchedule"])
     yield f"undo: {shlex.join(['kubectl', 'taint', 'nodes', *nodes, f'{key}:NoSchedule-'])}"
-    yield f"tolerate: {{key: {key}, operator: Exists, effect: NoSchedule}}"
+    yield f'in the profile of its pods: [kubernetes] tolerations = ["{key}"]'
 
 
 def _reserve(placement: "Placement", options: dict[str, Any]) -> None:
@@ -122,5 +123,5 @@ def _reserve(placement: "Placement", options: dict[str, Any]) -> None:
     for one in faults:
         talk(f"{shown(one['node'])}, node rank {one['node_rank']}, cannot run the job: {shown(one['fault'])}")
     if faults:
-        talk(f"mend the placement with {mending(faults, options)}, and reserve again")
+        talk(f"end the reservation with {undo(placement.job.name)}, and run the same command again")
         click.get_current_context().exit(ExitCode.FINDING)

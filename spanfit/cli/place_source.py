@@ -1,6 +1,5 @@
 """Where ``spanfit place`` reads its free nodes: a cluster file, a running cluster, or both."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,23 +7,27 @@ from typing import Any
 
 import click
 
+from spanfit import units
 from spanfit.cli.clusters import load_cluster, tell_findings
 from spanfit.topology.model import Cluster, Node, NodeState
 from spanfit.topology.reading import Reading
 
-_DURATION = re.compile(r"([0-9]{1,6})([mhd])")
-_SECONDS = {"m": 60.0, "h": 3600.0, "d": 86400.0}
+_SHORTEST_S = 60.0
+"""Slurm counts reservations in minutes."""
 _OUT_OF_USE = (NodeState.DRAINED, NodeState.DOWN)
 
 
 def _duration_s(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-    """Return the seconds of a time such as 90m, 12h or 2d; infinity for ``unlimited``."""
+    """Return the seconds of a duration such as 90m, 12h or 2d; infinity for ``unlimited``."""
     if value is None or value == "unlimited":
         return None if value is None else float("inf")
-    match = _DURATION.fullmatch(value)
-    if not match or not int(match[1]):
-        raise click.BadParameter(f"found {value!r}, expected minutes, hours or days such as 90m, 12h, 2d, or unlimited")
-    return int(match[1]) * _SECONDS[match[2]]
+    try:
+        duration_s = units.parse_duration(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}, or unlimited") from None
+    if duration_s < _SHORTEST_S:
+        raise click.BadParameter(f"found {value!r}, expected a minute or more, such as 90m, or unlimited")
+    return duration_s
 
 
 def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -72,6 +75,7 @@ def _check_source(options: dict[str, Any]) -> None:
     """Refuse options that contradict each other."""
     if options["cluster"] is None and options["live"] is None:
         raise click.UsageError("give --cluster FILE, or --live slurm or --live kubernetes")
+    _check_cluster_is_a_file(options["cluster"])
     if options["reserve"] is not None and options["live"] is None:
         raise click.UsageError("--reserve keeps nodes of a running cluster; give --live")
     if options["reserve"] is None and (options["is_applied"] or options["reserve_for"]):
@@ -87,6 +91,14 @@ def _check_source(options: dict[str, Any]) -> None:
         )
     if options["live"] == "kubernetes" and options["reserve"] is not None:
         _check_taint(options)
+
+
+def _check_cluster_is_a_file(cluster: Path | None) -> None:
+    """Refuse the running cluster under its name as a source, which would not know the job's own reservation."""
+    from spanfit.topology.probe import live_source
+
+    if cluster and (source := live_source(str(cluster))):
+        raise click.UsageError(f"--cluster takes a file; give --live {source} to place on the running cluster")
 
 
 def _check_taint(options: dict[str, Any]) -> None:
@@ -152,6 +164,13 @@ def _only(cluster: Cluster, readings: Sequence[Reading], partition: str) -> Clus
         known = shown(", ".join(sorted(set().union(*partitions.values())))) or "none"
         raise ConfigError(f"--partition: found {partition}, in which no node is; expected one of: {known}")
     return replace(cluster, nodes=nodes)
+
+
+def source_argv(options: dict[str, Any]) -> list[str]:
+    """Return the options by which a later command reads the same nodes."""
+    named = {"--cluster": options["cluster"], "--live": options["live"], "--partition": options["partition"]}
+    pairs = [*named.items(), *(("--tolerate", key) for key in options["tolerate"])]
+    return [word for option, value in pairs if value for word in (option, str(value))]
 
 
 def explained(refused: str, node: Node, why: Mapping[str, str]) -> str:

@@ -35,10 +35,14 @@ _PREFIX = "spanfit-order"
 _VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _READING_S = 30.0
 _SHOWN = 10
-_REFUSED = 4
+_UNREADABLE, _REFUSED = 2, 4
 
 _stores: "list[Store]" = []
 """Kept to the end of the process: rank 0's may be the server that ``init_process_group`` joins next."""
+
+
+class StartError(RuntimeError):
+    """The order cannot be checked: the placement cannot be read, or no launcher has started this rank."""
 
 
 class WrongOrderError(RuntimeError):
@@ -58,13 +62,17 @@ class Expected:
         return len(self.node_names) * self.ngpus_per_node
 
 
-def parse_placement(text: str) -> Expected:
-    """Return where the JSON of ``spanfit place -o`` puts ranks; ValueError where it says nothing of it."""
-    document = json.loads(text)
-    found = document.get("rank_map") if isinstance(document, dict) else None
-    if not isinstance(found, dict) or not {"node_names", "ngpus_per_node"} <= found.keys():
-        raise ValueError("rank_map: missing; expected the file that 'spanfit place -o' writes")
-    return Expected(node_names=tuple(map(str, found["node_names"])), ngpus_per_node=int(found["ngpus_per_node"]))
+def read_placement(path: "str | os.PathLike[str]") -> Expected:
+    """Return where the file of ``spanfit place -o`` puts ranks; StartError where it says nothing of it."""
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))["rank_map"]
+        return Expected(node_names=tuple(map(str, found["node_names"])), ngpus_per_node=int(found["ngpus_per_node"]))
+    except OSError as error:
+        raise StartError(
+            f"{path}: {error.strerror}; expected the file that 'spanfit place -o' writes, where every node sees it"
+        ) from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise StartError(f"{path}: no rank_map in it; expected the file that 'spanfit place -o' writes") from error
 
 
 def order_fault(expected: Expected, hosts: Mapping[int, str], nranks: int) -> str:
@@ -131,14 +139,16 @@ def check_order(
 
     Raises
     ------
+    StartError
+        Where the placement cannot be read, or the variables are missing.
     WrongOrderError
         On every rank, with the same words.
     """
+    expected = read_placement(placement)
+    if missing := [name for name in _VARIABLES if name not in os.environ]:
+        raise StartError(f"{', '.join(missing)} not set; start ranks by torchrun, or with its variables")
     from torch.distributed.distributed_c10d import PrefixStore
 
-    expected = parse_placement(Path(placement).read_text(encoding="utf-8"))
-    if missing := [name for name in _VARIABLES if name not in os.environ]:
-        raise RuntimeError(f"{', '.join(missing)} not set; start ranks by torchrun, or with its variables")
     rank, nranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     store = _join(rank, timedelta(seconds=meeting_s + _READING_S))
     _stores.append(store)
@@ -206,8 +216,15 @@ def _wait_for_readers(store: "Store", ncome: int) -> None:
         time.sleep(0.01)
 
 
+def _say(text: str) -> None:
+    print(f"spanfit: {text}", file=sys.stderr, flush=True)
+
+
 def main() -> None:
-    """Check the order, then run the script in this process; a wrong order ends every rank with 4."""
+    """Check the order, then run the script in this process.
+
+    A wrong order ends every rank with 4, a placement that cannot be read the rank with 2.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m spanfit.launch.order", description="Run a training script only where ranks are as placed."
     )
@@ -217,9 +234,12 @@ def main() -> None:
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     given = parser.parse_args()
     try:
-        check_order(given.placement, tell=lambda fault: print(f"spanfit: {fault}", file=sys.stderr, flush=True))
+        check_order(given.placement, tell=_say)
     except WrongOrderError:
         sys.exit(_REFUSED)
+    except StartError as error:
+        _say(str(error))
+        sys.exit(_UNREADABLE)
     sys.argv = [given.script, *given.arguments]
     if given.module:
         runpy.run_module(given.script, run_name="__main__", alter_sys=True)

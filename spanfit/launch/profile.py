@@ -1,6 +1,7 @@
 """Launch profiles: what a site's nodes need around a job, as its people write it in TOML: edge, reads the file."""
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -151,7 +152,7 @@ class SlurmSettings:
 
     def _option_faults(self) -> Iterator[str]:
         for option in self.options:
-            if not re.fullmatch(r"--?[A-Za-z][^\x00-\x1f\x7f#]*", option):
+            if not _is_one_option(option):
                 yield f"options: found {option!r}, expected one option of sbatch a line, such as '--partition=train'"
             elif name := _ordering_option(option):
                 yield f"options: found {option!r}; spanfit writes --{name} itself or ranks would lose their order"
@@ -279,6 +280,17 @@ def read_profile(path: Path) -> LaunchProfile:
 
 def _is_path(text: str) -> bool:
     return PurePosixPath(text).is_absolute() and not set(text) & set(",:'\"\\$` ") and text.isprintable()
+
+
+def _is_one_option(text: str) -> bool:
+    """Return whether sbatch reads one option in a line, with the value that follows it."""
+    if not re.fullmatch(r"--?[A-Za-z][^\x00-\x1f\x7f#]*", text):
+        return False
+    try:
+        _, *values = shlex.split(text)
+    except ValueError:
+        return False
+    return not any(value.startswith("-") for value in values)
 
 
 def _ordering_option(option: str) -> str:

@@ -40,7 +40,7 @@ def _held(name: str, now_s: float) -> set[str]:
     """Return the nodes that a reservation holds, none where there is none of that name."""
     answer = run_slurm(("scontrol", "show", "reservation", name, "--oneliner"))
     found = parse_show_reservation(answer.out, "scontrol show reservation", now_s).reservations
-    return {node for one in found if one.name == name for node in one.nodes}
+    return {node for one in found for node in one.nodes}
 
 
 def undo(name: str) -> str:

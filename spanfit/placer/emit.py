@@ -1,9 +1,9 @@
 """A placement as the launch file that starts its ranks in its order, or as what a framework needs to keep it."""
 
 from collections.abc import Callable
-from enum import StrEnum
 
 from spanfit.errors import ConfigError
+from spanfit.launch.formats import LaunchFormat
 from spanfit.launch.profile import LaunchProfile
 from spanfit.launch.render import frameworks, kubernetes, mpi
 from spanfit.launch.render.kubernetes import Workload
@@ -12,53 +12,32 @@ from spanfit.launch.render.slurm import render_slurm
 from spanfit.launch.render.torchrun import render_torchrun
 from spanfit.placer.model import JobSpec, Placement
 
-
-class LaunchFile(StrEnum):
-    """What a placement can be written as."""
-
-    HOSTFILE = "hostfile"
-    RANKFILE = "rankfile"
-    SEQFILE = "seqfile"
-    MPICH = "mpich"
-    TORCHRUN = "torchrun"
-    SLURM = "slurm"
-    JOBSET = "jobset"
-    INDEXED_JOB = "indexed-job"
-    INDEXED_JOB_PINNER = "indexed-job-pinner"
-    PYTORCHJOB = "pytorchjob"
-    PYTORCHJOB_PINNER = "pytorchjob-pinner"
-    MEGATRON = "megatron"
-    DEEPSPEED = "deepspeed"
-    TORCHTITAN = "torchtitan"
-
-
-_OF_MPI: dict[LaunchFile, Callable[..., str]] = {
-    LaunchFile.HOSTFILE: mpi.render_hostfile,
-    LaunchFile.RANKFILE: mpi.render_rankfile,
-    LaunchFile.SEQFILE: mpi.render_seqfile,
-    LaunchFile.MPICH: mpi.render_hydra,
+_OF_MPI: dict[LaunchFormat, Callable[..., str]] = {
+    LaunchFormat.HOSTFILE: mpi.render_hostfile,
+    LaunchFormat.RANKFILE: mpi.render_rankfile,
+    LaunchFormat.SEQFILE: mpi.render_seqfile,
+    LaunchFormat.MPICH: mpi.render_hydra,
 }
 _WORKLOADS = {
-    LaunchFile.JOBSET: Workload.JOBSET,
-    LaunchFile.INDEXED_JOB: Workload.INDEXED_JOB,
-    LaunchFile.PYTORCHJOB: Workload.PYTORCHJOB,
+    LaunchFormat.JOBSET: Workload.JOBSET,
+    LaunchFormat.INDEXED_JOB: Workload.INDEXED_JOB,
+    LaunchFormat.PYTORCHJOB: Workload.PYTORCHJOB,
 }
 _PINNERS = {
-    LaunchFile.INDEXED_JOB_PINNER: Workload.INDEXED_JOB,
-    LaunchFile.PYTORCHJOB_PINNER: Workload.PYTORCHJOB,
+    LaunchFormat.INDEXED_JOB_PINNER: Workload.INDEXED_JOB,
+    LaunchFormat.PYTORCHJOB_PINNER: Workload.PYTORCHJOB,
 }
-_STARTING = (LaunchFile.TORCHRUN, LaunchFile.SLURM, *_WORKLOADS)
+_STARTING = (LaunchFormat.TORCHRUN, LaunchFormat.SLURM, *_WORKLOADS)
 """Files that name the job's command; these and the pinners look at a profile."""
 
 
-def emit(placement: Placement, kind: str, profile: LaunchProfile | None = None) -> str:
+def emit(placement: Placement, kind: LaunchFormat, profile: LaunchProfile | None = None) -> str:
     """Return the text of a launch file.
 
     Parameters
     ----------
     placement : Placement
-    kind : str
-        A value of LaunchFile.
+    kind : LaunchFormat
     profile : LaunchProfile, optional
         What the site's nodes need around the job.
 
@@ -68,7 +47,7 @@ def emit(placement: Placement, kind: str, profile: LaunchProfile | None = None) 
         If the job has no command and the file needs one, the format cannot carry a node's name, the site's settings or
         the job's order, or it has no place for settings at all.
     """
-    job, kind = placement.job, LaunchFile(kind)
+    job = placement.job
     if kind in _STARTING and not job.command:
         raise ConfigError(
             f"job {job.name}: command: missing; a {kind} file needs it; "
@@ -85,7 +64,7 @@ def emit(placement: Placement, kind: str, profile: LaunchProfile | None = None) 
         raise ConfigError("\n".join(f"{kind}: {line}" for line in str(error).splitlines())) from error
 
 
-def _text(placement: Placement, job: JobSpec, kind: LaunchFile, profile: LaunchProfile) -> str:
+def _text(placement: Placement, job: JobSpec, kind: LaunchFormat, profile: LaunchProfile) -> str:
     rank_map = placement.rank_map
     if kind in _OF_MPI:
         return _OF_MPI[kind](rank_map)
@@ -93,8 +72,8 @@ def _text(placement: Placement, job: JobSpec, kind: LaunchFile, profile: LaunchP
         return kubernetes.render_manifest(_WORKLOADS[kind], rank_map, job.command, job.name, profile)
     if kind in _PINNERS:
         return render_pinner(_PINNERS[kind], rank_map, job.name, profile)
-    if kind is LaunchFile.TORCHRUN:
+    if kind is LaunchFormat.TORCHRUN:
         return render_torchrun(rank_map, job.command, profile)
-    if kind is LaunchFile.SLURM:
+    if kind is LaunchFormat.SLURM:
         return render_slurm(rank_map, job.command, job.name, profile)
     return frameworks.render_framework(job.layout, frameworks.Framework(kind))

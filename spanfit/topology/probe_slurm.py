@@ -177,7 +177,7 @@ def run_slurm(argv: tuple[str, ...], timeout_s: float = TIMEOUT_S, text: str = "
     Raises
     ------
     LaunchError
-        If there is no such program.
+        If there is no such program, or the caller may not run it.
     TimedOutError
         If it does not end in its time; it is then ended.
     """
@@ -185,7 +185,7 @@ def run_slurm(argv: tuple[str, ...], timeout_s: float = TIMEOUT_S, text: str = "
         done = subprocess.run(
             argv, input=text.encode(), capture_output=True, check=False, timeout=timeout_s, env=_environment()
         )
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):
         raise LaunchError(
             f"{argv[0]} is not on PATH; run this where Slurm's commands are, such as a login node, or read what they "
             "print elsewhere from files: spanfit topology import FILE..."

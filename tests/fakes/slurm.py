@@ -12,6 +12,7 @@ echo "${0##*/} $* $LC_ALL$SLURM_TOPO_LEN$SLURM_TIME_FORMAT" >> "$SAID/asked"
 PATH=/usr/bin:/bin
 if [ -f "$said" ]; then
     cat "$said"
+    [ ! -f "$said.code" ] || exit "$(cat "$said.code")"
     [ ! -d "$said.then" ] || cp "$said.then"/* "$SAID"
     exit 0
 fi
@@ -35,7 +36,8 @@ def tell(
 ) -> None:
     """Set what each command line says.
 
-    Others complain with ``error``, their exit code 1. ``then`` is what is said anew once a command line was run.
+    Others complain with ``error``, their exit code 1; a command line with ``.code`` after it is the code that it ends
+    with all the same. ``then`` is what is said anew once a command line was run.
     """
     shutil.rmtree(folder / "said", ignore_errors=True)
     _write(folder / "said", {**said, "error": f"{error}\n"})

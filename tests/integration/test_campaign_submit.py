@@ -64,7 +64,7 @@ def test_a_campaign_waits_for_busy_nodes_and_goes_on_after_scancel(
     (tmp_path / "campaign.toml").write_text(campaign.replace("launches = 1", f"launches = {LAUNCHES}"))
     with slurm(bed, tmp_path / "slurm") as environment:
         user = User(bed, tmp_path, environment)
-        assert "#SBATCH --exclusive" in user.submit()
+        assert "#SBATCH --time=90\n" in user.submit("--time-limit", "1.5h")
         assert user.run("squeue", "--noheader") == ""
         user.run("sbatch", f"--nodes={len(bed.hosts)}", "--exclusive", "--output=/dev/null", "--wrap=sleep 5")
         assert "sent job 2" in user.submit("--send")

@@ -106,6 +106,7 @@ def test_a_server_that_says_nothing_times_out(api: Api, monkeypatch: pytest.Monk
     api.failing[NODES] = 1.0
     with pytest.raises(TimedOutError, match="no answer within 5 s to connect and 0 s to read"):
         read()
+    assert [path for path, _ in api.asked] == [NODES], "a busy server is not asked again and again"
 
 
 def test_a_server_that_is_not_there_and_one_without_tls(api: Api, tmp_path: Path) -> None:
@@ -199,6 +200,7 @@ def test_a_job_is_placed_and_nothing_is_changed(api: Api, tmp_path: Path) -> Non
     assert len(names) == 4 and "n0" not in names
     taint = next(line for line in done.stdout.splitlines() if line.startswith("  kubectl taint"))
     assert shlex.split(taint) == ["kubectl", "taint", "nodes", *names, "spanfit/train=reserved:NoSchedule"]
+    assert '  in the profile of its pods: [kubernetes] tolerations = ["spanfit/train"]\n' in done.stdout
     assert {path for path, _ in api.asked} == {NODES, PODS, "/apis"}, "only lists were asked for"
 
 

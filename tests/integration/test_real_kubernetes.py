@@ -135,8 +135,6 @@ def send(core: Any, document: dict[str, Any]) -> int:
         client.BatchV1Api(core.api_client).create_namespaced_job("default", document, dry_run="All")
     if document["kind"] == "Service":
         core.create_namespaced_service("default", document, dry_run="All")
-    if document["kind"] == "ConfigMap":
-        core.create_namespaced_config_map("default", document, dry_run="All")
     templates = list(pod_templates(document))
     for index, template in enumerate(templates):
         # What pods of a job are given by its controller; a gate is younger than this server.

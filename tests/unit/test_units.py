@@ -101,3 +101,27 @@ def test_no_bandwidth_or_time_is_printed_with_an_exponent(value: float) -> None:
 def test_percent_has_a_proper_minus() -> None:
     assert units.format_percent(-0.0325) == "−3.2%"
     assert units.format_percent(0.5) == "50.0%"
+
+
+@pytest.mark.parametrize(
+    ("text", "duration_s"),
+    [
+        ("45s", 45),
+        ("90m", 5400),
+        ("2h", 7200),
+        ("1.5h", 5400),
+        ("1d12h", 129600),
+        (" 1H30M ", 5400),
+        ("1-12:00:00", 129600),
+        ("04:00:00", 14400),
+        ("10:30", 630),
+    ],
+)
+def test_durations(text: str, duration_s: float) -> None:
+    assert units.parse_duration(text) == duration_s
+
+
+@pytest.mark.parametrize("text", ["", "h", "2", "2 parsecs", "1h2d", "-1h", "UNLIMITED"])
+def test_what_is_no_duration_is_said_with_examples(text: str) -> None:
+    with pytest.raises(ValueError, match="expected a duration such as 45s"):
+        units.parse_duration(text)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from spanfit.launch.profile import KubernetesSettings, LaunchProfile, is_dns_label, is_dns_name
-from spanfit.launch.render.names import check_command, check_names, check_rank_map
+from spanfit.launch.render.names import check_command, check_names, check_rank_map, listed
 from spanfit.launch.render.pods import Object, affinity, dump, literal, metadata, pod_template
 from spanfit.launch.render.torchrun import preparation
 from spanfit.topology.model import RankMap
@@ -82,8 +82,8 @@ def check_placed(rank_map: RankMap, job_name: str) -> None:
     check_names(rank_map.node_names, is_dns_name, "Kubernetes")
     if not is_dns_label(job_name) or len(job_name) > _MAX_NAME:
         raise ValueError(
-            f"job name is {job_name!r}; Kubernetes takes lower-case letters, digits and dashes, and its pods leave "
-            f"{_MAX_NAME} letters"
+            f"job name is {listed((job_name,))}; Kubernetes takes lower-case letters, digits and dashes, and its pods "
+            f"leave {_MAX_NAME} letters"
         )
 
 

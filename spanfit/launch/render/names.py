@@ -4,13 +4,15 @@ Host names come from files of others: what a format cannot carry is refused, and
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 
 from spanfit.topology.model import RankMap
 
 _SLURM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 _ADDRESS = re.compile(r"(?:[0-9]+\.)+[0-9]+|.*:.*")
-_SHOWN = 60
+_SHOWN_CHARACTERS, _SHOWN_NAMES = 60, 10
 
 
 def is_slurm_name(name: str) -> bool:
@@ -18,14 +20,19 @@ def is_slurm_name(name: str) -> bool:
     return bool(_SLURM_NAME.fullmatch(name))
 
 
+def check_slurm_job_name(name: str) -> None:
+    """Raise ValueError for a job's name that Slurm, or a line of ``#SBATCH``, would read otherwise."""
+    if not is_slurm_name(name):
+        raise ValueError(f"job name is {listed((name,))}; expected letters, digits, dots, dashes and underscores")
+
+
 def check_rank_map(rank_map: RankMap) -> None:
     """Raise ValueError where there are no ranks, or a node has two node ranks."""
     names = rank_map.node_names
     if not names or rank_map.ngpus_per_node < 1:
         raise ValueError(f"{len(names)} nodes with {rank_map.ngpus_per_node} GPUs; expected at least one of each")
-    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
-    if twice:
-        raise ValueError(f"nodes {', '.join(twice)} have two node ranks; expected one each")
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise ValueError(f"nodes {listed(twice)} have two node ranks; expected one each")
 
 
 def check_command(command: tuple[str, ...]) -> None:
@@ -38,7 +45,7 @@ def check_names(names: Iterable[str], is_carried: Callable[[str], bool], format_
     """Raise ValueError, which names the format, for host names that it cannot carry."""
     if bad := [name for name in names if not is_carried(name)]:
         raise ValueError(
-            f"{format_name} cannot carry the host name {', '.join(map(_shown, bad))}; expected letters, digits, dots, "
+            f"{format_name} cannot carry the host name {listed(bad)}; expected letters, digits, dots, "
             "dashes and underscores, starting with a letter or digit, and no word of the format"
         )
 
@@ -52,10 +59,9 @@ def short_names(rank_map: RankMap) -> tuple[str, ...]:
         if not short or _ADDRESS.fullmatch(name) or not name.isprintable()
     ]
     if bad:
-        raise ValueError(f"no short host name in {', '.join(map(_shown, bad))}; expected host names, not addresses")
-    if len(set(shorts)) < len(shorts):
-        same = sorted({short for short in shorts if shorts.count(short) > 1})
-        raise ValueError(f"several hosts are called {', '.join(same)} up to the first dot; expected different ones")
+        raise ValueError(f"no short host name in {listed(bad)}; expected host names, not addresses")
+    if same := [short for short, count in Counter(shorts).items() if count > 1]:
+        raise ValueError(f"several hosts are called {listed(same)} up to the first dot; expected different ones")
     return tuple(shorts)
 
 
@@ -64,5 +70,8 @@ def natural(name: str) -> list[tuple[int, str, int]]:
     return [(1, "", int(part)) if part.isdigit() else (0, part, 0) for part in re.split(r"([0-9]+)", name) if part]
 
 
-def _shown(name: str) -> str:
-    return repr(name if len(name) <= _SHOWN else name[: _SHOWN - 3] + "...")
+def listed(names: Sequence[str]) -> str:
+    """Return some of the names as a message may hold them: quoted, cut, without control characters."""
+    cut = (name if len(name) <= _SHOWN_CHARACTERS else f"{name[: _SHOWN_CHARACTERS - 3]}..." for name in names)
+    more = [f"{len(names) - _SHOWN_NAMES} more"] if len(names) > _SHOWN_NAMES else []
+    return ", ".join([*map(repr, islice(cut, _SHOWN_NAMES)), *more])

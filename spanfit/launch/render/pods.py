@@ -5,7 +5,6 @@ from typing import Any
 
 import yaml
 
-from spanfit.launch.order import HOST_VARIABLE
 from spanfit.launch.profile import KubernetesSettings, LaunchProfile
 
 Object = dict[str, Any]
@@ -56,7 +55,7 @@ def pod_template(ngpus: int, argv: list[str], job_name: str, profile: LaunchProf
     if container.workdir:
         main["workingDir"] = container.workdir
     # A pod's own name is no node's; the start-up check of the order needs the node's.
-    main["env"] = [{"name": HOST_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
+    main["env"] = [{"name": "SPANFIT_NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
     main["resources"] = {"limits": {name: str(count) for name, count in resources.items()}}
     if settings.capabilities:
         main["securityContext"] = {"capabilities": {"add": list(settings.capabilities)}}

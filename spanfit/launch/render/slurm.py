@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from spanfit.launch.profile import LaunchProfile, Runtime
-from spanfit.launch.render.names import check_command, check_names, check_rank_map, is_slurm_name, natural
+from spanfit.launch.render.names import (
+    check_command,
+    check_names,
+    check_rank_map,
+    check_slurm_job_name,
+    is_slurm_name,
+    listed,
+    natural,
+)
 from spanfit.launch.render.torchrun import in_container, mounts, prepare_block, torchrun_options
 from spanfit.topology.hostlist import fold_hostlist
 from spanfit.topology.model import RankMap
@@ -33,8 +41,7 @@ def render_slurm(
     check_rank_map(rank_map)
     check_command(command)
     check_names(rank_map.node_names, is_slurm_name, "a Slurm host file")
-    if not is_slurm_name(job_name):
-        raise ValueError(f"job name is {job_name!r}; expected letters, digits, dots, dashes and underscores")
+    check_slurm_job_name(job_name)
     nnodes = len(rank_map.node_names)
     hosts = " \\\n    ".join(rank_map.node_names)
     commands = "".join(f"{line}\n" for line in profile.slurm.commands)
@@ -141,13 +148,13 @@ class SlurmReservation:
         """Refuse what scontrol would refuse, or read otherwise than it is meant."""
         faults = []
         if not is_slurm_name(self.name):
-            faults.append(f"name is {self.name!r}; expected letters, digits, dots, dashes and underscores")
+            faults.append(f"name is {listed((self.name,))}; expected letters, digits, dots, dashes and underscores")
         if not self.node_names or len(set(self.node_names)) < len(self.node_names):
             faults.append(f"found {len(self.node_names)} nodes, expected at least one, each once")
         if not self.users:
             faults.append("found no users, expected who may use it")
         if bad := [who for who in self.users if not _USER.fullmatch(who)]:
-            faults.append(f"found {', '.join(map(repr, bad))}, expected names of users")
+            faults.append(f"found {listed(bad)}, expected names of users")
         if self.duration_s is not None and self.duration_s < 60:
             faults.append(f"duration is {self.duration_s} s; expected at least a minute, Slurm's unit")
         if faults:

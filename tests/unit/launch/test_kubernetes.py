@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from spanfit.errors import ConfigError
+from spanfit.launch.order import HOST_VARIABLE
 from spanfit.launch.profile import Container, KubernetesSettings, LaunchProfile, Mount, NodeSettings
 from spanfit.launch.render.kubernetes import Workload, render_manifest
 from spanfit.launch.render.pinner import render_pinner
@@ -118,6 +119,13 @@ def _commands(value: Any) -> Iterator[list[str]]:
     elif isinstance(value, list):
         for inner in value:
             yield from _commands(inner)
+
+
+@pytest.mark.parametrize("workload", list(Workload))
+def test_every_pod_tells_the_check_of_the_order_its_node(workload: Workload) -> None:
+    text = render_manifest(workload, PLAIN, COMMAND, "j", BARE)
+    told = f'- name: "{HOST_VARIABLE}"\n *valueFrom:\n *fieldRef:\n *fieldPath: "spec.nodeName"'
+    assert len(re.findall(told, text)) == len(re.findall("containers:", text))
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:

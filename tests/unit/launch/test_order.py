@@ -1,10 +1,11 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from spanfit.launch.order import Expected, order_fault, parse_placement
+from spanfit.launch.order import Expected, StartError, order_fault, read_placement
 
 PLACED = Expected(node_names=("n2", "n10", "n3"), ngpus_per_node=2)
 RIGHT = {0: "n2", 1: "n2", 2: "n10", 3: "n10", 4: "n3", 5: "n3"}
@@ -55,12 +56,31 @@ def test_of_many_faults_some_are_told() -> None:
     assert len(found) < 900
 
 
-def test_the_placement_file_says_where_ranks_belong() -> None:
-    text = json.dumps({"schema_version": 1, "rank_map": {"node_names": ["b", "a"], "ngpus_per_node": 8}})
-    assert parse_placement(text) == Expected(node_names=("b", "a"), ngpus_per_node=8)
-    for wrong in ("[]", "{}", '{"rank_map": {"node_names": ["a"]}}'):
-        with pytest.raises(ValueError, match="expected the file that 'spanfit place -o' writes"):
-            parse_placement(wrong)
+def test_the_placement_file_says_where_ranks_belong(tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    path.write_text(json.dumps({"schema_version": 1, "rank_map": {"node_names": ["b", "a"], "ngpus_per_node": 8}}))
+    assert read_placement(path) == Expected(node_names=("b", "a"), ngpus_per_node=8)
+    for wrong in ("", "[]", "{}", '{"rank_map": {"node_names": ["a"]}}', '{"rank_map": 3}'):
+        path.write_text(wrong)
+        with pytest.raises(StartError, match=r"p\.json: no rank_map in it; expected the file that 'spanfit place -o'"):
+            read_placement(path)
+    with pytest.raises(StartError, match=r"none\.json: No such file or directory; expected the file"):
+        read_placement(tmp_path / "none.json")
+
+
+def test_a_script_whose_order_cannot_be_checked_is_not_run(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('trained')")
+    (tmp_path / "p.json").write_text('{"rank_map": {"node_names": ["a"], "ngpus_per_node": 1}}')
+    for placement, text in (("none.json", "none.json: No such file"), ("p.json", "RANK, WORLD_SIZE, MASTER_ADDR")):
+        done = subprocess.run(
+            [sys.executable, "-m", "spanfit.launch.order", placement, "train.py"],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+        )
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"spanfit: {text}")
 
 
 def test_the_check_needs_nothing_but_python_and_torch() -> None:

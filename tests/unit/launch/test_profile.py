@@ -75,7 +75,8 @@ def test_every_mistake_is_told_at_once(tmp_path: Path) -> None:
     image = "train"
     runtime = "enroot"
     [slurm]
-    options = ["--nodelist=a", "-N2", "--ntasks-per-node 8", "--dist=block", "no option", "--a\\nb", "--gres=gpu:8"]
+    options = ["--nodelist=a", "-N2", "--ntasks-per-node 8", "--dist=block", "no option", "--a\\nb", "--gres=gpu:8",
+        "-A ml -N2", '--comment="one']
     shell = "bash"
     [node]
     environment = { "A B" = "x" }
@@ -98,6 +99,8 @@ def test_every_mistake_is_told_at_once(tmp_path: Path) -> None:
         "slurm: options: found '--ntasks-per-node 8'",
         "slurm: options: found '--dist=block'; spanfit writes --distribution itself",
         "slurm: options: found 'no option', expected one option of sbatch a line",
+        "slurm: options: found '-A ml -N2', expected one option of sbatch a line",
+        "slurm: options: found '--comment=\"one', expected one option of sbatch a line",
         "slurm: options: found '--a\\nb'",
         "slurm: options: found '--gres=gpu:8'; spanfit writes --gres itself",
         "slurm: shell: found 'bash', expected a path",

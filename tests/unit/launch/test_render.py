@@ -62,7 +62,11 @@ def test_golden(name: str, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("names", "ngpus", "found"),
-    [((), 8, "0 nodes with 8 GPUs"), (("a",), 0, "1 nodes with 0 GPUs"), (("a", "b", "a"), 8, "nodes a have two node")],
+    [
+        ((), 8, "0 nodes with 8 GPUs"),
+        (("a",), 0, "1 nodes with 0 GPUs"),
+        (("a", "b", "a"), 8, "nodes 'a' have two node"),
+    ],
 )
 def test_every_format_refuses_a_map_of_no_ranks_or_with_a_node_twice(
     names: tuple[str, ...], ngpus: int, found: str
@@ -78,6 +82,17 @@ def test_every_format_refuses_a_map_of_no_ranks_or_with_a_node_twice(
     ):
         with pytest.raises(ValueError, match=found):
             render(rank_map)
+
+
+def test_a_message_holds_some_of_many_hostile_names() -> None:
+    names = tuple(f"$(id)\x1b[2J{index}" + "x" * 65_536 for index in range(1000))
+    for render in (render_hostfile, lambda ranks: render_slurm(ranks, COMMAND, "j")):
+        with pytest.raises(ValueError, match=r"cannot carry the host name .*, 990 more; expected letters") as error:
+            render(RankMap(node_names=names, ngpus_per_node=8))
+        assert str(error.value).isprintable() and len(str(error.value)) < 1000
+    with pytest.raises(ValueError, match="job name is") as error:
+        render_slurm(PLAIN, COMMAND, names[0])
+    assert str(error.value).isprintable() and len(str(error.value)) < 200
 
 
 @pytest.mark.parametrize("command", [(), ("a\0b",)])
@@ -133,7 +148,7 @@ def test_torchrun_script_quotes_names_and_arguments(stage: Stage, name: str, fir
         (("10.0.0.1",), "expected host names, not addresses"),
         (("fe80::1",), "expected host names, not addresses"),
         ((".dom",), "no short host name"),
-        (("n1.east", "n1.west"), "several hosts are called n1 up to the first dot"),
+        (("n1.east", "n1.west"), "several hosts are called 'n1' up to the first dot"),
     ],
 )
 def test_torchrun_script_refuses_names_it_cannot_tell_apart(names: tuple[str, ...], found: str) -> None:

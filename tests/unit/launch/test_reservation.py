@@ -27,7 +27,9 @@ def test_the_command_line_names_the_nodes_as_a_set_and_keeps_them() -> None:
 
 def test_a_reservation_without_an_end_says_so() -> None:
     flags = (ReservationFlag.STATIC_ALLOC, ReservationFlag.IGNORE_JOBS)
-    text = shlex.join(reservation_argv(SlurmReservation(name="r", node_names=("a",), users=("ada", "bob"), flags=flags)))
+    text = shlex.join(
+        reservation_argv(SlurmReservation(name="r", node_names=("a",), users=("ada", "bob"), flags=flags))
+    )
     assert text == (
         "scontrol create reservation ReservationName=r StartTime=now Duration=UNLIMITED Users=ada,bob Nodes=a "
         "Flags=STATIC_ALLOC,IGNORE_JOBS"

@@ -94,6 +94,7 @@ def test_a_dry_run_only_asks(slurm: Tell, tmp_path: Path) -> None:
     printed = next(line for line in done.stdout.splitlines() if line.startswith("  scontrol create"))
     assert " ".join(shlex.split(printed)) == create(tmp_path)
     assert "To start it: sbatch --reservation=train FILE" in done.stdout
+    assert f"Before it starts: spanfit place --check {tmp_path / 'p.json'} --live slurm\n" in done.stdout
     assert {line.split()[1] for line in fake.asked(tmp_path)} == {"ping", "show"}
 
 
@@ -102,6 +103,7 @@ def test_json_and_launch_files_keep_stdout_to_themselves(slurm: Tell, tmp_path: 
     done = place(tmp_path, "--json")
     assert json.loads(done.stdout)["job"]["name"] == "train"
     assert "To start it" in done.stderr
+    assert "spanfit place --check PLACEMENT --live slurm, with PLACEMENT from -o\n" in done.stderr
     script = place(tmp_path, "--emit", "slurm")
     assert script.stdout.startswith("#!/bin/sh\n")
     assert "To start it" in script.stderr
@@ -118,6 +120,10 @@ def test_what_is_applied_is_made_sure_of(slurm: Tell, tmp_path: Path) -> None:
     error = place_it().exception
     assert isinstance(error, LaunchError)
     assert "reservation train holds no node, expected n[0-3]; undo it with scontrol delete" in str(error)
+    slurm(slurm_says(**made), then={create(tmp_path): {SHOW: reservation("n[0-2,5]")}})
+    error = place_it().exception
+    assert isinstance(error, LaunchError)
+    assert "reservation train holds n[0-2,5], expected n[0-3]; undo it with scontrol delete" in str(error)
     slurm(slurm_says(**made, **{SHOW: reservation("n[0-3]")}))
     error = place_it().exception
     assert isinstance(error, LaunchError)
@@ -141,7 +147,8 @@ def test_a_node_that_is_drained_while_it_is_reserved_is_noticed(slurm: Tell, tmp
     assert done.exit_code == 1
     assert json.loads(done.stdout)["job"]["name"] == "train"
     assert ", cannot run the job: drained: fan" in next(line for line in done.stderr.splitlines() if line[:3] == "n2,")
-    assert "--failed n2 --live slurm, and reserve again" in done.stderr
+    undo = "scontrol delete ReservationName=train"
+    assert f"end the reservation with {undo}, and run the same command again" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -150,8 +157,12 @@ def test_a_node_that_is_drained_while_it_is_reserved_is_noticed(slurm: Tell, tmp
         ([], "give --cluster FILE, or --live slurm"),
         (["--cluster", "c.toml", "--reserve", "1h"], "--reserve keeps nodes of a running cluster; give --live"),
         (["--live", "slurm", "--apply"], "--apply and --reserve-for belong to --reserve DURATION"),
-        (["--live", "slurm", "--reserve", "1w"], "found '1w', expected minutes, hours or days such as 90m, 12h, 2d"),
-        (["--live", "slurm", "--reserve", "0h"], "found '0h', expected"),
+        (
+            ["--live", "slurm", "--reserve", "1w"],
+            "found '1w', expected a duration such as 45s, 90m, 2h, 1d12h or 1-12:00:00, or unlimited",
+        ),
+        (["--live", "slurm", "--reserve", "0h"], "found '0h', expected a minute or more"),
+        (["--cluster", "slurm:live"], "--cluster takes a file; give --live slurm to place on the running cluster"),
         (["--live", "kubernetes", "--partition", "all"], "--partition is one of Slurm's"),
         (["--live", "slurm", "--tolerate", "a"], "--tolerate is about taints; give --live kubernetes"),
         (["--live", "slurm", "--use-reserved"], "would take nodes that are reserved for anybody"),
@@ -190,7 +201,12 @@ def test_only_nodes_of_a_partition_count(slurm: Tell, tmp_path: Path) -> None:
     assert isinstance(error, ConfigError)
     assert "found none, in which no node is; expected one of: all, small" in str(error)
     slurm(slurm_says())
-    assert "sbatch --partition=all FILE" in place(tmp_path, "--partition", "all").stdout
+    said = place(tmp_path, "--partition", "all", "-o", tmp_path / "p.json").stdout
+    assert "sbatch --partition=all FILE" in said
+    assert f"--check {tmp_path / 'p.json'} --live slurm --partition all\n" in said
+    slurm(slurm_says(nodes(n1="DOWN")))
+    done = run("--check", tmp_path / "p.json", "--live", "slurm", "--partition", "all")
+    assert f"spanfit place --repair {tmp_path / 'p.json'} --failed n1 --live slurm --partition all\n" in done.stderr
 
 
 def test_the_check_names_what_has_changed(slurm: Tell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

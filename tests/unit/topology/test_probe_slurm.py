@@ -106,6 +106,12 @@ def test_an_old_slurm_is_asked_for_text(slurm: Tell, tmp_path: Path) -> None:
     ]
 
 
+def test_what_a_command_that_fails_has_printed_is_no_answer(slurm: Tell) -> None:
+    failing = {f"{command}.code": "1" for command in ("scontrol show nodes --json", "scontrol show topoconf")}
+    slurm(NEW | OLD | failing)
+    assert states(read()) == ["idle", "reserved", "drained", "allocated"]
+
+
 def test_a_new_slurm_is_asked_for_yaml_and_json(slurm: Tell, tmp_path: Path) -> None:
     slurm(NEW)
     merged = read()
@@ -182,9 +188,12 @@ def test_without_slurm_or_its_controller_the_message_says_what_to_do(
     slurm({"scontrol ping": PING, "scontrol show topology": TREE})
     with pytest.raises(LaunchError, match=r"(?s)does not list its nodes:.*sinfo --Node .*: invalid entity"):
         read()
-    monkeypatch.setenv("PATH", str(tmp_path / "none"))
-    with pytest.raises(LaunchError, match="scontrol is not on PATH; run this where Slurm's commands are"):
-        read()
+    (tmp_path / "scontrol").unlink()
+    (tmp_path / "scontrol").mkdir()
+    for path in (tmp_path, tmp_path / "none"):
+        monkeypatch.setenv("PATH", str(path))
+        with pytest.raises(LaunchError, match="scontrol is not on PATH; run this where Slurm's commands are"):
+            read()
 
 
 def test_a_command_that_hangs_is_ended(slurm: Tell, tmp_path: Path) -> None:
