@@ -16,10 +16,13 @@ import numpy as np
 
 from spanfit.placer.boxes import box_value, boxes_of, most_cells
 from spanfit.placer.model import Problem
+from spanfit.placer.pieces import Sides, pieces_value
 
 _EVALUATIONS = 60
 _DENOMINATOR = 1 << 20
 _ROOT_BITS = 60
+_MOST_WORTH = 1 << 36
+"""Sums of so large worths stay in machine words."""
 
 
 class Rule(StrEnum):
@@ -30,6 +33,7 @@ class Rule(StrEnum):
     PRODUCT = "product"
     BOX = "box"
     WHOLE_BOXES = "whole boxes"
+    PIECES = "pieces of columns"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +47,9 @@ class Certificate:
     reached, needed : Fraction
         What can be reached at most, and what would be needed; reached < needed.
     row_price, column_price : Fraction
-        The multipliers (lambda, mu) of the box rules, 0 for the others.
+        The multipliers (lambda, mu) of the box rules, 0 for most others; the price of a touched row for pieces.
+    worths : tuple of int
+        What a piece of 0, 1, ... cells of a column is worth (``pieces``), () for other rules.
     """
 
     a: int
@@ -53,6 +59,7 @@ class Certificate:
     needed: Fraction
     row_price: Fraction = Fraction(0)
     column_price: Fraction = Fraction(0)
+    worths: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         """Return the proof in words."""
@@ -65,6 +72,9 @@ class Certificate:
             return f"a b = {reached}, and the product bound is {needed}"
         if self.rule is Rule.WHOLE_BOXES:
             return f"({self.a}, {self.b}) holds at most {reached} of {needed} cells (whole boxes, all of them counted)"
+        if self.rule is Rule.PIECES:
+            share = f"{float(self.reached / self.needed):.4g}"
+            return f"({self.a}, {self.b}): pieces of columns are worth {share} of what a grid needs (pieces bound)"
         prices = f"lambda = {float(self.row_price):.4g}, mu = {float(self.column_price):.4g}"
         return f"({self.a}, {self.b}) holds at most {reached} of {needed} cells (box bound, {prices})"
 
@@ -92,9 +102,34 @@ def check(certificate: Certificate, problem: Problem) -> bool:
     if certificate.rule is Rule.WHOLE_BOXES:
         prices = certificate.row_price, certificate.column_price
         return min(prices) >= 0 and most_cells(problem, a, b, *prices) < problem.ncells
+    if certificate.rule is Rule.PIECES:
+        return pieces_certificate(problem, a, b, certificate.worths, int(certificate.row_price)) is not None
     if certificate.rule is Rule.PRODUCT:
         return refute_by_product(problem, a, b) is not None
     return min(a, b) == 1 and _refute_whole(problem, a, b, certificate.rule) is not None
+
+
+def pieces_certificate(problem: Problem, a: int, b: int, worths: tuple[int, ...], row_price: int) -> Certificate | None:
+    """Return the proof that worths of pieces of columns and the price of a row give, or None where they give none.
+
+    The worths belong to the longer side of the grid, upright.
+    """
+    sides = Sides.of(problem, a, b)
+    is_whole = len(worths) == sides.longest + 1 and not worths[0] and row_price >= 0
+    if not is_whole or max(row_price, *map(abs, worths)) > _MOST_WORTH:
+        return None
+    reached, needed = pieces_value(sides, worths, row_price)
+    if reached >= needed:
+        return None
+    return Certificate(
+        a=a,
+        b=b,
+        rule=Rule.PIECES,
+        reached=Fraction(reached),
+        needed=Fraction(needed),
+        row_price=Fraction(row_price),
+        worths=worths,
+    )
 
 
 def whole_groups(free: Sequence[int], size: int, count: int) -> int:
@@ -144,7 +179,7 @@ def refute_by_product(problem: Problem, a: int, b: int) -> Certificate | None:
 
 def _refute_box(problem: Problem, a: int, b: int) -> Certificate | None:
     """Search (lambda, mu) in floats; whatever is found is proven again in integers."""
-    value, row, column = _box_prices(problem, a, b, problem.ncells)
+    value, row, column = box_prices(problem, a, b, problem.ncells)
     if value >= problem.ncells - 1e-6:
         return None
     prices = _as_fraction(row), _as_fraction(column)
@@ -156,7 +191,7 @@ def _as_fraction(price: float) -> Fraction:
     return Fraction(round(price * _DENOMINATOR), _DENOMINATOR)
 
 
-def _box_prices(problem: Problem, a: int, b: int, enough: int) -> tuple[float, float, float]:
+def box_prices(problem: Problem, a: int, b: int, enough: int) -> tuple[float, float, float]:
     """Return the lowest value of the priced relaxation that was found, below ``enough`` if any, and its prices.
 
     Notes
@@ -214,7 +249,7 @@ def _box_certificate(
 
 def whole_boxes_work(problem: Problem, a: int, b: int) -> float:
     """Return about how many table entries ``refute_whole_boxes`` looks at."""
-    value, row, column = _box_prices(problem, a, b, 0)
+    value, row, column = box_prices(problem, a, b, 0)
     boxes = boxes_of(problem)
     gains = boxes.cells - row * boxes.rows - column * boxes.columns
     short = np.maximum(gains.max(axis=1), 0)[:, None] - gains
@@ -224,7 +259,7 @@ def whole_boxes_work(problem: Problem, a: int, b: int) -> float:
 
 def refute_whole_boxes(problem: Problem, a: int, b: int) -> Certificate | None:
     """Return a proof by whole boxes that (a, b) cannot be reached, or None; stronger and dearer than ``refute``."""
-    _, row, column = _box_prices(problem, a, b, 0)
+    _, row, column = box_prices(problem, a, b, 0)
     prices = _as_fraction(row), _as_fraction(column)
     reached = Fraction(most_cells(problem, a, b, *prices))
     return _box_certificate(problem, a, b, Rule.WHOLE_BOXES, reached, *prices)

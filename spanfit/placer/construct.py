@@ -3,11 +3,15 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from enum import IntEnum
+from itertools import zip_longest
 
 from spanfit.placer.bands import Shape
 from spanfit.placer.bounds import refute
 from spanfit.placer.model import Grid, Problem, check_capacity, column_spreads, row_spreads
 from spanfit.placer.stacks import build
+
+_SHAPES, _SHAPES_ACROSS = 5, 3
+"""Shapes of normal effort: groups of the columns of the longer side, and of those of the other."""
 
 
 class Effort(IntEnum):
@@ -82,12 +86,24 @@ def whole_rows(problem: Problem) -> Grid:
 
 def _shapes(problem: Problem, a: int, b: int, effort: Effort) -> list[tuple[bool, Shape]]:
     """Return the shapes to try, as (rows and columns exchanged, shape), the likeliest first."""
-    most = 2 if effort <= Effort.QUICK else max(a, b)
-    upright = shapes_one_way(problem.nrows, problem.ncolumns, a, b, most=most)
-    flipped = shapes_one_way(problem.ncolumns, problem.nrows, b, a, most=most)
-    ways = [(place, False, shape) for place, shape in enumerate(upright)]
-    ways += [(place, True, shape) for place, shape in enumerate(flipped)]
-    return [(is_flipped, shape) for _, is_flipped, shape in sorted(ways, key=lambda way: way[:2])]
+    sides = (problem.nrows, problem.ncolumns, a, b), (problem.ncolumns, problem.nrows, b, a)
+    if effort > Effort.QUICK:
+        is_flipped = problem.ncolumns > problem.nrows
+        return [
+            *((is_flipped, shape) for shape in _broad_shapes(*sides[is_flipped])[:_SHAPES]),
+            *((not is_flipped, shape) for shape in _broad_shapes(*sides[not is_flipped])[:_SHAPES_ACROSS]),
+        ]
+    pairs = zip_longest(*(shapes_one_way(*side, most=2) for side in sides))
+    return [(bool(way), shape) for pair in pairs for way, shape in enumerate(pair) if shape is not None]
+
+
+def _broad_shapes(nrows: int, ncolumns: int, depth: int, row_spread: int) -> list[Shape]:
+    """Return shapes, first those with room for several minipods side by side in a group."""
+    most = min(row_spread - 1, ncolumns)
+    numbers = dict.fromkeys([*range(most, max(0, most - 2), -1), 1, min(row_spread, ncolumns), *range(most - 2, 1, -1)])
+    return [
+        Shape(nrows=nrows, ncolumns=ncolumns, depth=depth, row_spread=row_spread, ngroups=number) for number in numbers
+    ]
 
 
 def shapes_one_way(nrows: int, ncolumns: int, depth: int, row_spread: int, *, most: int) -> list[Shape]:

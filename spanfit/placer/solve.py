@@ -10,10 +10,9 @@ from spanfit.placer.model import Problem, Solution, check_feasible
 from spanfit.placer.paper import PaperMethod, solve_paper
 from spanfit.placer.walk import Walk
 
-_FLOWS = 3000
+_FEW_FLOWS, _FLOWS = 200, 3000
 _EXACT_FLOWS = 60_000
 _RERUNS = 20
-_FIRST_COLUMNS_S = 0.12
 
 
 class Solver(StrEnum):
@@ -47,7 +46,8 @@ def solve(
         Wall-clock seconds. Whatever the time, ``fast`` and ``exact`` are no worse than the baselines that are instant
         and than the paper's closed form; topo-aware, which takes seconds for large jobs, counts up to 2,000 nodes.
     seed : int
-        The same seed gives the same grid wherever no stage is cut short; each has a share of the time.
+        The same seed gives the same grid, however fast or busy the machine: work is counted, and the clock only ends
+        what takes much longer than it should, and HiGHS on the exact model.
     clock : callable
         Seconds that pass, for the time limit.
 
@@ -60,9 +60,9 @@ def solve(
     """
     check_feasible(problem)
     start = clock()
-    walk = Walk(problem, seed, lambda: start + time_limit_s - clock())
+    walk = Walk(problem, seed, lambda: start + time_limit_s - clock(), allowance_s(time_limit_s))
     if solver is Solver.FAST:
-        _fast(walk, time_limit_s)
+        _fast(walk)
     elif solver is Solver.EXACT:
         _exact(walk)
     else:
@@ -70,24 +70,37 @@ def solve(
     return walk.solution(clock() - start)
 
 
-def _fast(walk: Walk, time_limit_s: float) -> None:
-    walk.leap(Effort.DEAL, share=0.1)
-    walk.climb(Effort.QUICK, share=0.04)
+def allowance_s(time_limit_s: float) -> float:
+    """Return the seconds of counted work in a time limit: the longer it is, the more is kept for a slow machine."""
+    return 1.1 * min(1.0, time_limit_s) + 0.3 * max(0.0, time_limit_s - 1)
+
+
+def _fast(walk: Walk) -> None:
+    walk.leap(walk.by_stacks(Effort.DEAL), share=0.1, most=0.5)
+    walk.climb(walk.by_stacks(Effort.QUICK), share=0.03, most=0.08, with_ties=True)
     if walk.is_settled():
         return
     walk.offer_incumbents()
-    walk.leap(Effort.QUICK, share=0.05)
+    walk.leap(walk.by_stacks(Effort.QUICK), share=0.04, most=0.4)
+    walk.leap(walk.by_shares, share=0.04, most=0.3)
     walk.refute_wholly(share=0.1)
-    walk.climb_by_columns(share=_FIRST_COLUMNS_S / max(1.0, time_limit_s))
+    walk.refute_by_pieces(share=0.5)
+    walk.settle(Engine.HIGHS, most_flows=_FEW_FLOWS)
+    walk.leap(walk.by_columns, share=0.2, most=0.4)
+    walk.climb(walk.by_stacks(Effort.NORMAL), share=0.15, most=0.25)
+    walk.climb(walk.by_shares, share=0.06, most=0.1)
+    walk.climb(walk.by_columns, share=0.4, most=0.6)
     if walk.is_open():
         walk.offer_bisection()
     walk.settle(Engine.HIGHS, most_flows=_FLOWS)
-    for rerun in range(_RERUNS):
-        walk.climb(Effort.NORMAL, share=0.1, rerun=rerun)
-        walk.climb_by_columns(share=0.3)
-        walk.refute_wholly(share=0.5)
-        if not walk.is_open():
+    for rerun in range(1, _RERUNS):
+        if walk.is_spent() or not walk.is_open():
             return
+        walk.climb(walk.by_shares, share=0.1, most=0.2)
+        walk.climb(walk.by_stacks(Effort.NORMAL, rerun), share=0.15, most=0.3)
+        walk.climb(walk.by_columns, share=0.4, most=0.6)
+        walk.refute_wholly(share=0.5)
+        walk.refute_by_pieces(share=0.5)
 
 
 def _exact(walk: Walk) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spanfit.placer.bands import Bands, Shape
-from spanfit.placer.exchanges import exchange_items
+from spanfit.placer.exchanges import Items, exchange_items
 from spanfit.placer.model import Grid
 
 _COOLING = 0.02
@@ -23,7 +23,7 @@ def build(shape: Shape, free: Sequence[int], *, iterations: int, seed: int, stop
     search = _Search(shape, free, seed)
     if not search.run(iterations, stop):
         return None
-    return _arrange([search.bands.patterns(group) for group in range(shape.ngroups)], shape)
+    return arrange([search.bands.patterns(group) for group in range(shape.ngroups)], shape.nrows)
 
 
 def column_sets(
@@ -85,8 +85,7 @@ class _Search:
         if most < shape.nrows * shape.ncolumns:
             return
         group, lacks = exchange_items(
-            worth,
-            shape.nrows * widths,
+            Items(worth=worth, need=shape.nrows * widths, is_blank=np.zeros(len(sizes), dtype=bool)),
             self._groups(len(sizes)),
             steps=steps,
             seed=self.random.randrange(1 << 30),
@@ -206,11 +205,11 @@ class _Undo:
             bands.short[group], bands.usage[group] = short, usage
 
 
-def _arrange(groups: Sequence[Sequence[tuple[int, ...]]], shape: Shape) -> Grid | None:
+def arrange(groups: Sequence[Sequence[tuple[int, ...]]], nrows: int) -> Grid | None:
     """Put the groups side by side: rows of many minipods in one group meet rows of few in the others."""
-    if any(len(rows) != shape.nrows for rows in groups):
+    if any(len(rows) != nrows for rows in groups):
         return None
-    load = [0] * shape.nrows
+    load = [0] * nrows
     placed: list[Sequence[tuple[int, ...]]] = []
     spread = [[len(set(row)) for row in rows] for rows in groups]
     for index in sorted(range(len(groups)), key=lambda g: -max(spread[g])):
@@ -218,9 +217,9 @@ def _arrange(groups: Sequence[Sequence[tuple[int, ...]]], shape: Shape) -> Grid 
         if len(set(touched)) == len(set(load)) == 1:  # As they are is how the sorts below would leave them.
             placed.append(groups[index])
             continue
-        order = sorted(range(shape.nrows), key=load.__getitem__)
-        rows = sorted(range(shape.nrows), key=touched.__getitem__, reverse=True)
-        column: list[tuple[int, ...]] = [()] * shape.nrows
+        order = sorted(range(nrows), key=load.__getitem__)
+        rows = sorted(range(nrows), key=touched.__getitem__, reverse=True)
+        column: list[tuple[int, ...]] = [()] * nrows
         for target, row in zip(order, rows, strict=True):
             column[target] = groups[index][row]
             load[target] += touched[row]

@@ -23,10 +23,24 @@ from spanfit.placer.model import (
 )
 from spanfit.placer.paper import GroupUnit, solve_paper
 from spanfit.placer.proofs import SAME, Proofs
+from spanfit.placer.shares import ShareSearch
+from spanfit.placer.worths import Worths
 
 _MIP_NEEDS_S = 0.45
-_WORK_PER_S = 5e8
+_WORK_PER_S, _PIECES_PER_S = 5e8, 3e8
+"""Table entries that whole boxes and pieces look at in a second."""
+_ROUND_S = 2e-3
+"""What a round of pieces takes beside its tables."""
+_PIECES_ROUNDS = 15
+_STACKS_S = {Effort.DEAL: 4e-4, Effort.QUICK: 1.4e-3, Effort.NORMAL: 2.8e-3}
+_COLUMNS_S, _SHARES_S = 6e-4, 2e-3
+"""What stages take about between two looks at the allowance, with few minipods."""
+_MINIPODS_OF_TWICE = 200
+"""So many minipods take twice as long."""
 _BISECTION_CELLS = 2000
+
+Build = Callable[[int, int, float], bool]
+"""Tries to build and offer a grid for a pair within a share of the allowance, and tells whether it did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +64,15 @@ def _rank(grid: Grid, problem: Problem) -> tuple[float, ...]:
 class Walk:
     """A walk over the pairs of spreads by rising objective, in stages of rising effort."""
 
-    def __init__(self, problem: Problem, seed: int, left_s: Callable[[], float]) -> None:
+    def __init__(self, problem: Problem, seed: int, left_s: Callable[[], float], allowance_s: float) -> None:
         self.problem, self.seed, self.left_s = problem, seed, left_s
+        self.allowance_s = allowance_s
         self.proofs = Proofs(problem)
         self.tested: set[tuple[int, int]] = set()
         self.searches: dict[tuple[int, int], ColumnSearch] = {}
+        self.sharings: dict[tuple[int, int], ShareSearch] = {}
+        self.worths = Worths(problem)
+        self.counted: set[tuple[int, int]] = set()
         self.best: _Found | None = None
         self.failure = ""
 
@@ -80,10 +98,17 @@ class Walk:
     def _is_over(self) -> bool:
         return self.left_s() <= 0
 
-    def _until(self, share: float) -> Callable[[], bool]:
-        """Return whether a share of the time that is left now has passed."""
-        least = self.left_s() * (1 - share)
-        return lambda: self.left_s() <= max(least, 0.0)
+    def _until(self, share: float, each_s: float) -> Callable[[], bool]:
+        """Return whether a share of the allowance that is left now has been used, ``each_s`` every time it is asked."""
+        least = max(self.allowance_s, 0.0) * (1 - share)
+
+        each_s *= 1 + sum(nodes > 0 for nodes in self.problem.free) / _MINIPODS_OF_TWICE
+
+        def is_used() -> bool:
+            self.allowance_s -= each_s
+            return self.allowance_s <= least or self._is_over()
+
+        return is_used
 
     def _is_refuted(self, a: int, b: int) -> bool:
         """Return whether bounds refute a pair that no proof covers yet; each is tried once."""
@@ -110,6 +135,13 @@ class Walk:
         """Return whether time is left and a better pair is not refuted."""
         return next(self.open_pairs(), None) is not None
 
+    def _is_down_to(self, least_s: float) -> bool:
+        return self.allowance_s <= max(least_s, 0.0) or self._is_over()
+
+    def is_spent(self) -> bool:
+        """Return whether the allowance or the time is used up."""
+        return self._is_down_to(0.0)
+
     def is_settled(self) -> bool:
         """Return whether the best grid is proven, every better pair refuted, whatever time is left."""
         return self.best is not None and not self.is_open() and not self.proofs.left_below(self.best.rank[0]).any()
@@ -119,62 +151,85 @@ class Walk:
         for _ in self.open_pairs():
             pass
 
-    def _attempt(self, a: int, b: int, effort: Effort, share: float, rerun: int = 0) -> bool:
-        stop = self._until(share)
-        for grid in attempts(self.problem, a, b, effort=effort, seed=self.seed + rerun, stop=stop):
-            if grid is not None:
-                self.offer(grid, "construction")
-                return True
-        return False
+    def by_stacks(self, effort: Effort, rerun: int = 0) -> Build:
+        """Return the building of grids from stacks of bands; a rerun draws anew."""
 
-    def leap(self, effort: Effort, *, share: float) -> None:
-        """Find a better grid soon: try pairs ever further from the lowest open one, then halve the way back."""
+        def build(a: int, b: int, share: float) -> bool:
+            stop = self._until(share, _STACKS_S[effort])
+            found = attempts(self.problem, a, b, effort=effort, seed=self.seed + rerun, stop=stop)
+            return any(self._offer_built(grid, a, b, "construction") for grid in found)
+
+        return build
+
+    def by_shares(self, a: int, b: int, share: float) -> bool:
+        """Build a grid from shares of minipods; the next time the search for the pair goes on."""
+        search = self.sharings.setdefault((a, b), ShareSearch(self.problem, a, b, self.seed))
+        return self._offer_built(search.run(self._until(share, _SHARES_S)), a, b, "shares")
+
+    def by_columns(self, a: int, b: int, share: float) -> bool:
+        """Build a grid by columns; the next time the search for the pair goes on."""
+        search = self.searches.setdefault((a, b), ColumnSearch(self.problem, a, b, self.seed))
+        return self._offer_built(search.run(self._until(share, _COLUMNS_S)), a, b, "columns")
+
+    def _offer_built(self, grid: Grid | None, a: int, b: int, solver: str) -> bool:
+        if grid is None or not reaches(grid, self.problem, a, b):
+            return False
+        self.offer(grid, solver)
+        return True
+
+    def leap(self, build: Build, *, share: float, most: float) -> None:
+        """Find a better grid soon: try pairs ever further from the lowest open one, then halve the way back.
+
+        Each pair may take a share of the allowance, and all of them ``most`` of it.
+        """
+        least = self.allowance_s * (1 - most)
         if next(self.open_pairs(), None) is None:
             return
         limit = np.inf if self.best is None else self.best.rank[0]
         places, low, high = np.flatnonzero(self.proofs.left_below(limit)).tolist(), -1, 0
-        while not self._is_over() and not self._attempt_at(places[high], effort, share):
+        while not self._is_down_to(least) and not self._builds_at(places[high], build, share):
             if high == len(places) - 1:
                 return
             low, high = high, min(2 * high + 1, len(places) - 1)
-        while high - low > 1 and not self._is_over():
+        while high - low > 1 and not self._is_down_to(least):
             middle = (low + high) // 2
-            if self._attempt_at(places[middle], effort, share):
+            if self._builds_at(places[middle], build, share):
                 high = middle
             else:
                 low = middle
 
-    def _attempt_at(self, place: int, effort: Effort, share: float) -> bool:
+    def _builds_at(self, place: int, build: Build, share: float) -> bool:
         a, b = self.proofs.pairs[place].tolist()
-        return bool(self.proofs.is_left[place]) and not self._is_refuted(a, b) and self._attempt(a, b, effort, share)
+        return bool(self.proofs.is_left[place]) and not self._is_refuted(a, b) and build(a, b, share)
 
-    def climb(self, effort: Effort, *, share: float, rerun: int = 0) -> None:
-        """Try to build a grid for each open pair from stacks of bands, each for a share of the time at most.
+    def climb(self, build: Build, *, share: float, most: float, with_ties: bool = False) -> None:
+        """Try to build a grid for each open pair by rising objective; the first that succeeds is the best of its kind.
 
-        The first that succeeds is the best of this effort. A rerun draws anew.
+        Each pair may take a share of the allowance, and all of them ``most`` of it.
         """
-        for a, b in self.open_pairs(with_ties=effort is Effort.QUICK):
-            if self._attempt(a, b, effort, share, rerun):
-                return
-
-    def climb_by_columns(self, *, share: float) -> None:
-        """Try to build a grid for each open pair by columns; the first that succeeds is the best of this effort.
-
-        A pair may take a share of the time; the next time its search is continued.
-        """
-        for a, b in self.open_pairs():
-            search = self.searches.setdefault((a, b), ColumnSearch(self.problem, a, b, self.seed))
-            grid = search.run(self._until(share))
-            if grid is not None and reaches(grid, self.problem, a, b):
-                self.offer(grid, "columns")
+        least = self.allowance_s * (1 - most)
+        for a, b in self.open_pairs(with_ties=with_ties):
+            if self._is_down_to(least) or build(a, b, share):
                 return
 
     def refute_wholly(self, *, share: float) -> None:
-        """Refute open pairs by whole boxes where that takes no more than a share of the time left."""
+        """Refute open pairs by whole boxes where that takes no more than a share of the allowance."""
         for a, b in list(self.open_pairs()):
-            affordable = self.left_s() * share * _WORK_PER_S / 2  # What is found is counted again to check it.
-            if not self._is_over() and whole_boxes_work(self.problem, a, b) <= affordable:
+            if self._is_over() or (a, b) in self.counted:
+                continue
+            work_s = whole_boxes_work(self.problem, a, b) / _WORK_PER_S
+            if 2 * work_s <= self.allowance_s * share:  # What is found is counted again to check it.
+                self.counted.add((a, b))
+                self.allowance_s -= work_s
                 self.proofs.add(refute_whole_boxes(self.problem, a, b))
+
+    def refute_by_pieces(self, *, share: float) -> None:
+        """Refute open pairs by the worths of pieces of columns, all of them within a share of the allowance."""
+        least = self.allowance_s * (1 - share)
+        for a, b in self.open_pairs():
+            round_s = _ROUND_S + self.worths.work(a, b) / _PIECES_PER_S
+            if self.allowance_s - round_s * _PIECES_ROUNDS >= least:
+                self.proofs.add(self.worths.refute(a, b, self._until(share, round_s)))
 
     def settle(self, engine: Engine, *, most_flows: int) -> None:
         """Settle open pairs by the exact type model where it is small enough, each within all the time left."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spanfit.placer.baselines import BASELINES
 from spanfit.placer.bounds import check, product_bound, refute, refute_whole_boxes
 from spanfit.placer.construct import transpose
-from spanfit.placer.highs import MipStatus, solve_here
+from spanfit.placer.highs import MipStatus, best_engine, solve_here
 from spanfit.placer.mip import type_model
 from spanfit.placer.model import (
     PlacementStatus,
@@ -22,6 +22,7 @@ from spanfit.placer.model import (
 )
 from spanfit.placer.paper import solve_paper
 from spanfit.placer.solve import Solver, solve
+from spanfit.placer.worths import Worths
 from tests.unit.placer.factories import (
     SMALL_SHAPES,
     best,
@@ -64,9 +65,12 @@ def test_the_invariants_hold_on_2000_small_problems(small: Problem, source: rand
     a, b = max(column_spreads(solution.grid)), max(row_spreads(solution.grid))
     assert solution.objective == pytest.approx(small.alpha * a + small.beta * b) == solution.bound
     assert a * b >= product_bound(small)
+    worths = Worths(small)
     for pair in ((1, 2), (2, 1), (2, 2)):
-        for certificate in (refute(small, *pair), refute_whole_boxes(small, *pair)):
+        by_pieces = worths.refute(*pair, lambda: False)
+        for certificate in (refute(small, *pair), refute_whole_boxes(small, *pair), by_pieces):
             assert certificate is None or check(certificate, small)
+            assert certificate is None or not (a <= pair[0] and b <= pair[1])
     peers = [objective(place(small, 0), small) for place in BASELINES.values()]
     assert solution.objective <= min(*peers, solve_paper(small).counted) + 1e-9
     shuffled = replace(small, free=(0, *source.sample(small.free, len(small.free))))
@@ -87,7 +91,11 @@ def test_solvers_agree_on_medium_problems(seed: int) -> None:
     assert paper.bound <= fast.objective <= paper.objective + 1e-9
 
 
-def test_a_pair_that_only_the_model_refutes_is_settled_by_it() -> None:
-    solution = solve(problem(6, 2, (4, 4, 0, 1, 0, 3)))
+def test_a_pair_that_no_bound_of_the_exact_solver_refutes_is_settled_by_the_model() -> None:
+    given_problem = problem(6, 2, (4, 4, 0, 1, 0, 3))
+    solution = solve(given_problem, solver=Solver.EXACT)
     assert (solution.status, solution.objective) == (PlacementStatus.OPTIMAL, 2.5)
-    assert "HiGHS" in solution.certificate
+    assert best_engine() in solution.certificate
+    fast = solve(given_problem)
+    assert (fast.status, fast.objective) == (PlacementStatus.OPTIMAL, 2.5)
+    assert "pieces" in fast.certificate

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from spanfit.placer.columns import ColumnSearch
 from spanfit.placer.construct import reaches, transpose
-from spanfit.placer.exchanges import exchange_items
+from spanfit.placer.exchanges import Items, exchange_items
 from spanfit.placer.highs import MipStatus, solve_here
 from spanfit.placer.mip import Builder
 from spanfit.placer.mixes import Bools, Ints, cover, mix
@@ -137,9 +137,10 @@ def test_exchanges_give_every_group_what_it_needs() -> None:
     sizes = np.array([9, 8, 2, 1, 5, 5])
     worth = np.stack([sizes, sizes, np.zeros(6, dtype=np.int64)], axis=1)
     start = np.array([0, 0, 1, 1, 2, 2])
-    group, lacks = exchange_items(worth, np.array([10, 10, 0]), start, steps=50, seed=0, stop=never)
+    items = Items(worth=worth, need=np.array([10, 10, 0]), is_blank=np.zeros(6, dtype=bool))
+    group, lacks = exchange_items(items, start, steps=50, seed=0, stop=never)
     assert lacks == 0
     assert [int(sizes[group == g].sum()) >= 10 for g in (0, 1)] == [True, True]
     assert np.bincount(group).tolist() == [2, 2, 2]
-    same, left = exchange_items(worth, np.array([10, 10, 0]), start, steps=50, seed=0, stop=lambda: True)
+    same, left = exchange_items(items, start, steps=50, seed=0, stop=lambda: True)
     assert (same.tolist(), left) == (start.tolist(), 7)

@@ -82,6 +82,13 @@ def test_the_same_seed_gives_the_same_solution() -> None:
     assert solve(medium, seed=5) == solve(medium, seed=5)
 
 
+@pytest.mark.parametrize("given_problem", [OPEN, problem(150, 8, (102, 98, 71, 38, 9, *[63] * 14))])
+def test_the_clock_changes_nothing_while_there_is_time(given_problem: Problem) -> None:
+    # A clock that stands still is the fastest machine there is; the other is ten times as fast as this one.
+    still = solve(given_problem, time_limit_s=0.3, clock=lambda: 0.0)
+    assert solve(given_problem, time_limit_s=0.3, clock=lambda: time.monotonic() / 10) == still
+
+
 def test_a_grid_of_fewer_minipods_is_preferred_among_equals() -> None:
     # alpha 0 leaves columns unpriced; still one minipod is enough.
     solution = solve(problem(4, 2, (3, 9, 3), 0.0))
