@@ -15,16 +15,17 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from spanfit.placer.baselines import BASELINES, Baseline
-from spanfit.placer.choose import GOALS, alternatives, goal_key
+from spanfit.placer.choose import GOALS, OF_BYTES, Preference, preferred
+from spanfit.placer.highs import solve_here
+from spanfit.placer.mip import paper_model
 from spanfit.placer.model import EdgeBytes, Grid, PlacementStatus, Problem, check_capacity, objective
-from spanfit.placer.paper import GroupUnit, PaperMethod, solve_paper
+from spanfit.placer.paper import GroupUnit, solve_paper
 from spanfit.placer.seats import orders
 from spanfit.placer.solve import solve
 from spanfit.placer.traffic import Traffic, crossings, traffic
@@ -32,8 +33,6 @@ from spanfit.placer.traffic import Traffic, crossings, traffic
 ALPHAS = (0.3, 0.5, 0.7)
 SLACKS = (1.02, 1.05, 1.1, 1.2, 1.5, 2.0)
 KINDS = ("uniform", "bimodal", "equal")
-TIED = 8
-"""Grids among which ``place`` chooses where its goals decide."""
 LARGEST_SETTING = Problem(nrows=46, ncolumns=8, free=(93,) * 7 + (92,) * 4, alpha=0.5, beta=0.5)
 
 
@@ -167,15 +166,18 @@ def paper_ratios() -> dict[str, float]:
 
 
 def speedup(limit_s: float) -> dict[str, float]:
-    """Return seconds of Eq. 4-10 on HiGHS and of our solver in setting iii, side by side."""
-    start = time.perf_counter()
-    solve_paper(LARGEST_SETTING, by=PaperMethod.MIP, unit=GroupUnit.PP, time_limit_s=limit_s)
-    verbatim_s = time.perf_counter() - start
+    """Return CPU seconds of Eq. 4-10 on HiGHS and of our solver in setting iii, one after the other in this process."""
+    of_rows = LARGEST_SETTING
+    model = paper_model(of_rows.nrows, of_rows.ncolumns, of_rows.free, of_rows.alpha, of_rows.beta).mip
+    start = time.process_time()
+    solve_here(model, time_limit_s=limit_s, seed=0)
+    verbatim_s = time.process_time() - start
+    solve(LARGEST_SETTING)
     ours = []
-    for _ in range(5):
-        start = time.perf_counter()
+    for _ in range(21):
+        start = time.process_time()
         solve(LARGEST_SETTING)
-        ours.append(time.perf_counter() - start)
+        ours.append(time.process_time() - start)
     return {
         "speedup_iii": round(verbatim_s / statistics.median(ours), 1),
         "verbatim_iii_s": round(verbatim_s, 2),
@@ -183,11 +185,10 @@ def speedup(limit_s: float) -> dict[str, float]:
     }
 
 
-def placed(problem: Problem, limit_s: float) -> Grid:
-    """Return the grid that ``place`` takes: of a few as good, that of the least mean spread first."""
-    found = solve(problem, time_limit_s=limit_s).grid
-    tied = alternatives(found, problem, seed=0, stop=lambda: False)
-    return min(islice(tied, TIED), key=lambda grid: goal_key(grid, problem, GOALS))
+def placed(problem: Problem, edges: EdgeBytes, limit_s: float) -> Grid:
+    """Return the grid that ``place`` takes for a job that tells its bytes."""
+    preference = Preference(goals=(*OF_BYTES, *GOALS), edges=edges, tolerance=0.0)
+    return preferred(solve(problem, time_limit_s=limit_s).grid, problem, preference, seed=0)
 
 
 def traffic_of(grid: Grid, problem: Problem, edges: EdgeBytes) -> Traffic:
@@ -210,7 +211,7 @@ def traffic_ratios(seed: int, jobs: int, limit_s: float) -> dict[str, float]:
         for job in draw(FAMILIES["n1200"], seed, jobs):
             alpha = job.ncolumns * volumes / (job.ncolumns * volumes + job.nrows)
             problem = replace(job, alpha=alpha, beta=1 - alpha)
-            ours = traffic_of(placed(problem, limit_s), problem, edges)
+            ours = traffic_of(placed(problem, edges, limit_s), problem, edges)
             peers = {
                 "slab": solve_paper(job).grid,
                 "best_fit": BASELINES[Baseline.BEST_FIT](problem, seed),

@@ -55,13 +55,28 @@ _REPAIR_TAKES = [
     show_default=True,
     help="Weight of EP groups; alpha, beta share the rest.",
 )
+@click.option(
+    "--objective",
+    "reading",
+    type=click.Choice(["counted", "literal"]),
+    default="counted",
+    show_default=True,
+    help="literal: a group in one minipod counts 0, as the paper prints its D.",
+)
 @rule_options
 @click.option(
     "--goal",
     "goals",
     multiple=True,
-    type=click.Choice(["mean-spread", "minipods", "room"]),
-    help="What chooses among equals, in the order given; all three unless any is given.",
+    type=click.Choice(["traffic", "uplink", "mean-spread", "minipods", "room"]),
+    help="What chooses among equals, in the order given; all that the job has unless any is given.",
+)
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(0),
+    default=0.0,
+    show_default=True,
+    help="Share by which an objective may be above the lowest and count as equal, such as 0.1.",
 )
 @click.option(
     "--fabric", type=click.Path(path_type=Path), help="Choose among equals by the step predicted on this fabric.json."
@@ -118,8 +133,9 @@ def place(job: Path | None, repair: Path | None, as_json: bool, launch_format: s
 
 
 def _place(path: Path, as_json: bool, launch_format: str | None, options: dict[str, Any]) -> None:
-    from spanfit.placer.choose import GOALS, Goal
+    from spanfit.placer.choose import Goal
     from spanfit.placer.jobfile import read_job
+    from spanfit.placer.model import Reading
     from spanfit.placer.place import place as place_job
     from spanfit.placer.solve import Solver
 
@@ -136,8 +152,10 @@ def _place(path: Path, as_json: bool, launch_format: str | None, options: dict[s
         alpha=alpha * left,
         beta=(1 - alpha) * left,
         ep_weight=options["ep_weight"],
+        reading=Reading(options["reading"]),
         rules=rules,
-        goals=tuple(map(Goal, options["goals"])) or GOALS,
+        goals=tuple(map(Goal, options["goals"])) or None,
+        tolerance=options["tolerance"],
         step_time_s=_step_time(path, job, cluster, options["fabric"]) if options["fabric"] else None,
         weights_hash=weights_hash,
         accepted_stale=accepted,

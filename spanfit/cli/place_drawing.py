@@ -126,10 +126,11 @@ def _figures(placement: "Placement") -> Iterator[str]:
 
 
 def _terms(placement: "Placement") -> Iterator[str]:
-    yield f"{placement.alpha:.4g} x {max(placement.dp_spreads)}"
-    yield f"{placement.beta:.4g} x {max(placement.pp_spreads)}"
+    count = placement.reading.of
+    yield f"{placement.alpha:.4g} x {count(max(placement.dp_spreads))}"
+    yield f"{placement.beta:.4g} x {count(max(placement.pp_spreads))}"
     if placement.ep_weight:
-        yield f"{placement.ep_weight:.4g} x {max(placement.ep_spreads, default=1)}"
+        yield f"{placement.ep_weight:.4g} x {count(max(placement.ep_spreads, default=1))}"
 
 
 def _crossing(placement: "Placement") -> Iterator[str]:
@@ -147,13 +148,13 @@ def _crossing(placement: "Placement") -> Iterator[str]:
 
 def show_uses(placement: "Placement", uses: Sequence["MinipodUse"]) -> None:
     """Print the spreads of groups, the objective by literal D, and how each minipod is used, on stdout."""
-    from spanfit.placer.model import literal
+    from spanfit.placer.model import Reading
 
     for kind, spreads in (("DP", placement.dp_spreads), ("PP", placement.pp_spreads), ("EP", placement.ep_spreads)):
         counts = sorted(Counter(spreads).items(), reverse=True)
         if counts:
             console().print(f"{kind} groups by spread: {', '.join(f'{spread}: {n}' for spread, n in counts)}")
-    a, b = literal(max(placement.dp_spreads)), literal(max(placement.pp_spreads))
+    a, b = Reading.LITERAL.of(max(placement.dp_spreads)), Reading.LITERAL.of(max(placement.pp_spreads))
     value = placement.alpha * a + placement.beta * b
     console().print(f"by D as the paper prints it, 0 for a group in one minipod: {value:.4g} for DP and PP groups")
     columns = ("minipod", ">free", ">taken", ">DP groups", ">PP groups", ">of them widest", ">one more buys")

@@ -88,7 +88,9 @@ def _gains(placement: Placement, task: Task, time_limit_s: float) -> Mapping[str
     for minipod in sorted(range(len(free)), key=lambda m: -free[m]):
         left_s = deadline - time.monotonic()
         if free[minipod] not in by_room and left_s > 0:
-            weighing = Weighing(alpha=placement.alpha, beta=placement.beta, time_limit_s=left_s / 2)
+            weighing = Weighing(
+                alpha=placement.alpha, beta=placement.beta, reading=placement.reading, time_limit_s=left_s / 2
+            )
             more = [*free[:minipod], free[minipod] + 1, *free[minipod + 1 :]]
             value = weighing.solve(ground.nrows, ground.ncolumns, more).objective
             by_room[free[minipod]] = max(0.0, placement.objective - value)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations, product
 
 from spanfit.placer.construct import flip
-from spanfit.placer.model import Grid, PlacementStatus, Problem, Solution, objective, row_spreads
+from spanfit.placer.model import Grid, PlacementStatus, Problem, Reading, Solution, objective, row_spreads
 from spanfit.placer.offers import Block, Offer, Zone
 from spanfit.placer.solve import Solver, solve
 
@@ -24,6 +24,8 @@ class Weighing:
     time_limit_s : float
     seed : int
     solver : Solver
+    reading : Reading
+        Of the spreads.
     """
 
     alpha: float
@@ -32,10 +34,18 @@ class Weighing:
     seed: int = 0
     ep_weight: float = 0.0
     solver: Solver = Solver.FAST
+    reading: Reading = Reading.COUNTED
+
+    def value(self, a: int, b: int, e: int) -> float:
+        """Return the objective of the largest DP, PP and EP spread."""
+        count = self.reading.of
+        return self.alpha * count(a) + self.beta * count(b) + self.ep_weight * count(e)
 
     def problem(self, nrows: int, ncolumns: int, free: Sequence[int]) -> Problem:
         """Return the problem of a grid under the weights of its columns and rows."""
-        return Problem(nrows=nrows, ncolumns=ncolumns, free=tuple(free), alpha=self.alpha, beta=self.beta)
+        return Problem(
+            nrows=nrows, ncolumns=ncolumns, free=tuple(free), alpha=self.alpha, beta=self.beta, reading=self.reading
+        )
 
     def solve(self, nrows: int, ncolumns: int, free: Sequence[int]) -> Solution:
         """Return the solution of a grid under these weights, in this time."""

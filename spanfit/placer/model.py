@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
+from math import inf
 
 from spanfit.errors import InfeasibleError
 from spanfit.placer.rules import NO_RULES, Rules
@@ -24,6 +25,17 @@ class PlacementStatus(StrEnum):
 
     OPTIMAL = "optimal"
     FEASIBLE = "feasible"
+
+
+class Reading(StrEnum):
+    """How Eq. 2 and 3 of the paper are read: spreads as they count, or D as printed, which is 0 for one minipod."""
+
+    COUNTED = "counted"
+    LITERAL = "literal"
+
+    def of(self, spread: int) -> int:
+        """Return what a group that touches ``spread`` minipods counts in the objective."""
+        return 0 if self is Reading.LITERAL and spread == 1 else spread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +90,8 @@ class Problem:
         Free nodes of each minipod.
     alpha, beta : float
         Weights of the largest column (DP) and row (PP) spread.
+    reading : Reading
+        Of the spreads in the objective; it never falls when a spread grows.
     """
 
     nrows: int
@@ -85,11 +99,16 @@ class Problem:
     free: tuple[int, ...]
     alpha: float
     beta: float
+    reading: Reading = Reading.COUNTED
 
     @property
     def ncells(self) -> int:
         """Nodes that the job needs."""
         return self.nrows * self.ncolumns
+
+    def value(self, a: int, b: int) -> float:
+        """Return the objective of a grid whose largest column and row spread are a and b."""
+        return self.alpha * self.reading.of(a) + self.beta * self.reading.of(b)
 
 
 Grid = Sequence[Sequence[int]]
@@ -107,13 +126,8 @@ def row_spreads(grid: Grid) -> tuple[int, ...]:
 
 
 def objective(grid: Grid, problem: Problem) -> float:
-    """Return alpha * largest column spread + beta * largest row spread."""
-    return problem.alpha * max(column_spreads(grid)) + problem.beta * max(row_spreads(grid))
-
-
-def literal(spread: int) -> int:
-    """Return Eq. 3's D as printed for a group that touches ``spread`` minipods: 0 for one, else their number."""
-    return 0 if spread == 1 else spread
+    """Return alpha * largest column spread + beta * largest row spread, as the problem reads them."""
+    return problem.value(max(column_spreads(grid)), max(row_spreads(grid)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +161,9 @@ class Solution:
     @property
     def gap(self) -> float:
         """The objective over the bound, less 1: by how much a better grid could be better at most."""
-        return self.objective / self.bound - 1
+        if self.objective == self.bound:
+            return 0.0
+        return self.objective / self.bound - 1 if self.bound else inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,6 +231,8 @@ class Placement:
         Why the weights were stale, where they were used all the same.
     step_s : float or None
         Predicted time of a step, where a fabric was given to choose among equals by.
+    reading : Reading
+        Of the spreads in objectives and the bound.
     """
 
     schema_version: int
@@ -245,6 +263,7 @@ class Placement:
     crossing: Crossing | None = None
     accepted_stale: tuple[str, ...] = ()
     step_s: float | None = None
+    reading: Reading = Reading.COUNTED
 
 
 def check_feasible(problem: Problem) -> None:

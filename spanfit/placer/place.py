@@ -15,6 +15,7 @@ from spanfit.placer.model import (
     JobSpec,
     Placement,
     PlacementStatus,
+    Reading,
     column_spreads,
     row_spreads,
 )
@@ -37,6 +38,7 @@ def place(
     alpha: float,
     beta: float,
     ep_weight: float = 0.0,
+    reading: Reading = Reading.COUNTED,
     rules: Rules = NO_RULES,
     goals: Sequence[Goal] | None = None,
     tolerance: float = 0.0,
@@ -55,6 +57,8 @@ def place(
     cluster : Cluster
     alpha, beta, ep_weight : float
         Weights of the largest DP (column), PP (row) and EP spread, shares of one that sum to 1.
+    reading : Reading
+        Of the spreads in the objective: as they count, or the paper's D as printed.
     rules : Rules
         Hard constraints.
     goals : sequence of Goal, optional
@@ -89,7 +93,13 @@ def place(
     start = time.perf_counter()
     task = Task(job=job, cluster=cluster, rules=rules, nodes=free_nodes(job, cluster, rules))
     weighing = Weighing(
-        alpha=alpha, beta=beta, ep_weight=ep_weight, time_limit_s=time_limit_s, seed=seed, solver=solver
+        alpha=alpha,
+        beta=beta,
+        ep_weight=ep_weight,
+        reading=reading,
+        time_limit_s=time_limit_s,
+        seed=seed,
+        solver=solver,
     )
     found = solve_ways(task, weighing)
     judge = Judge(
@@ -130,6 +140,7 @@ def place(
         ep_spreads=best.ep_spreads,
         crossing=crossing_of(best.grid, job, best.names),
         step_s=step_time_s(best.rank_map) if step_time_s else None,
+        reading=reading,
     )
 
 
@@ -153,7 +164,7 @@ def _best_fit(task: Task, best: Seated, weighing: Weighing) -> tuple[float, int,
     grid = stretched(best_fit(problem), ground.unit)
     a, b = max(column_spreads(grid)), max(row_spreads(grid))
     e = max(ep_spreads(grid, ep_nodes(task.job))) if best.ep_spreads else 1
-    return weighing.alpha * a + weighing.beta * b + weighing.ep_weight * e, a, b
+    return weighing.value(a, b, e), a, b
 
 
 def crossing_of(grid: Grid, job: JobSpec, names: Sequence[str]) -> Crossing:

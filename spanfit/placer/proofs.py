@@ -36,7 +36,14 @@ def pairs_by_objective(problem: Problem) -> Pairs:
     nminipods = sum(nodes > 0 for nodes in problem.free)
     sides = np.arange(1, min(nminipods, problem.nrows) + 1), np.arange(1, min(nminipods, problem.ncolumns) + 1)
     a, b = (side.ravel() for side in np.meshgrid(*sides, indexing="ij"))
-    return np.stack([a, b], axis=1)[np.lexsort((a, a + b, np.round(problem.alpha * a + problem.beta * b, 9)))]
+    pairs = np.stack([a, b], axis=1)
+    return pairs[np.lexsort((a, a + b, np.round(_values(pairs, problem), 9)))]
+
+
+def _values(pairs: Pairs, problem: Problem) -> npt.NDArray[np.float64]:
+    """Return the objective of each pair of spreads."""
+    counts = np.array([problem.reading.of(spread) for spread in range(int(pairs.max(initial=0)) + 1)])
+    return np.asarray(counts[pairs] @ (problem.alpha, problem.beta))
 
 
 class Proofs:
@@ -45,7 +52,7 @@ class Proofs:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.pairs = pairs_by_objective(problem)
-        self.values = np.asarray(self.pairs @ (problem.alpha, problem.beta))
+        self.values = _values(self.pairs, problem)
         self.is_left = np.ones(len(self.pairs), dtype=bool)
         self._proofs: list[_Proof] = []
         products = self.pairs.prod(axis=1)

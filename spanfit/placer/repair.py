@@ -111,6 +111,7 @@ def repair(
         alpha=placement.alpha,
         beta=placement.beta,
         ep_weight=placement.ep_weight,
+        reading=placement.reading,
         time_limit_s=time_limit_s / 2,
         seed=seed,
     )
@@ -148,8 +149,9 @@ def _options(wounded: "_Wounded", time_limit_s: float, seed: int) -> Iterator[tu
 
 def _objective(placement: Placement, grid: Grid) -> float:
     """Return the objective of a grid under a placement's weights."""
-    value = placement.alpha * max(column_spreads(grid)) + placement.beta * max(row_spreads(grid))
-    return value + placement.ep_weight * max(_ep_spreads(placement, grid), default=1)
+    count = placement.reading.of
+    value = placement.alpha * count(max(column_spreads(grid))) + placement.beta * count(max(row_spreads(grid)))
+    return value + placement.ep_weight * count(max(_ep_spreads(placement, grid), default=1))
 
 
 def _ep_spreads(placement: Placement, grid: Grid) -> tuple[int, ...]:

@@ -90,7 +90,7 @@ def solve_ways(task: Task, weighing: Weighing) -> list[Found]:
             ground=ground,
             offer=found.offer,
             solution=found.solution,
-            bound=found.solution.bound + weighing.ep_weight * floor,
+            bound=found.solution.bound + weighing.ep_weight * weighing.reading.of(floor),
         )
         for ground, floor, zone in roomy
         for found in solve_zone(zone, each)

@@ -109,7 +109,7 @@ def seated(task: Task, found: Found, units: Grid, weighing: Weighing) -> Seated:
     dp_spreads, pp_spreads = column_spreads(grid), row_spreads(grid)
     are_ep_told = bool(weighing.ep_weight or task.rules.ep_within) and ep_nodes(job) > 1
     ep = ep_spreads(grid, ep_nodes(job)) if are_ep_told else ()
-    value = weighing.alpha * max(dp_spreads) + weighing.beta * max(pp_spreads) + weighing.ep_weight * max(ep, default=1)
+    value = weighing.value(max(dp_spreads), max(pp_spreads), max(ep, default=1))
     rank_map = RankMap(node_names=tuple(nodes[cell].name for cell in cells), ngpus_per_node=job.ngpus_per_node)
     return Seated(
         found=found,

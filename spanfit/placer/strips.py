@@ -43,7 +43,7 @@ def strips(problem: Problem, *, most: float, seed: int = 0) -> Iterator[Grid]:
 def _objective(cells: Ints, problem: Problem) -> float:
     """Return the objective of a grid that is an array."""
     columns, rows = touches(cells, len(problem.free))
-    return float(problem.alpha * columns.sum(axis=1).max() + problem.beta * rows.sum(axis=1).max())
+    return problem.value(int(columns.sum(axis=1).max()), int(rows.sum(axis=1).max()))
 
 
 def _numbers(problem: Problem, most: float) -> Sequence[int]:
@@ -54,9 +54,10 @@ def _numbers(problem: Problem, most: float) -> Sequence[int]:
     """
     largest = np.cumsum(sorted(problem.free, reverse=True))
     fewest = int(np.searchsorted(largest, problem.ncells)) + 1
-    highest = int((most - problem.alpha) / problem.beta) if problem.beta else problem.ncolumns
-    deepest = int((most - problem.beta) / problem.alpha) if problem.alpha else problem.nrows
-    first, last = max(1, -(-fewest // max(1, deepest))), min(problem.ncolumns, highest)
+    least = problem.reading.of(1)
+    highest = int((most - least * problem.alpha) / problem.beta) if problem.beta else problem.ncolumns
+    deepest = int((most - least * problem.beta) / problem.alpha) if problem.alpha else problem.nrows
+    first, last = max(1, -(-fewest // max(1, deepest))), min(problem.ncolumns, max(1, highest))
     steps = min(_NUMBERS, last - first + 1)
     return list(dict.fromkeys(first + (last - first) * step // max(1, steps - 1) for step in range(steps)))
 

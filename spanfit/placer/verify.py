@@ -50,8 +50,9 @@ def _value_faults(placement: Placement, cluster: Cluster) -> Iterator[str]:
     dp_spreads = tuple(len(columns[column]) for column in sorted(columns))
     pp_spreads = tuple(len(rows[row]) for row in sorted(rows))
     ep = tuple(len(groups[group]) for group in sorted(groups)) if placement.ep_spreads else ()
-    value = placement.alpha * max(dp_spreads) + placement.beta * max(pp_spreads)
-    value += placement.ep_weight * max(ep, default=1)
+    count = placement.reading.of
+    value = placement.alpha * count(max(dp_spreads)) + placement.beta * count(max(pp_spreads))
+    value += placement.ep_weight * count(max(ep, default=1))
     if tuple(found) != placement.minipods:
         yield "minipods are not those of the nodes"
     if (dp_spreads, pp_spreads, ep) != (placement.dp_spreads, placement.pp_spreads, placement.ep_spreads):

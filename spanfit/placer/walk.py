@@ -51,7 +51,7 @@ class _Found:
 
 
 def _pair_rank(problem: Problem, a: int, b: int) -> tuple[float, int]:
-    return round(problem.alpha * a + problem.beta * b, 9), a + b
+    return round(problem.value(a, b), 9), a + b
 
 
 def _rank(grid: Grid, problem: Problem) -> tuple[float, ...]:
