@@ -34,12 +34,13 @@ def print_json(value: object) -> None:
 
 
 def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    """Print a table; columns whose name starts with '>' are right-aligned."""
+    """Print a table of plain text; columns whose name starts with '>' are right-aligned."""
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=title, title_justify="left", header_style="bold")
+    table = Table(title=Text(title, style="table.title"), title_justify="left", header_style="bold")
     for column in columns:
-        table.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
+        table.add_column(Text(column.removeprefix(">")), justify="right" if column.startswith(">") else "left")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))
     console().print(table)

@@ -66,11 +66,9 @@ def _allocation(environment: Mapping[str, str]) -> frozenset[str]:
 
 
 def _show_faults(faults: Sequence[dict[str, Any]]) -> None:
-    from rich.markup import escape
-
     from spanfit.topology.reading import shown
 
-    rows = [(escape(shown(one["node"])), str(one["node_rank"]), escape(shown(one["fault"]))) for one in faults]
+    rows = [(shown(one["node"]), str(one["node_rank"]), shown(one["fault"])) for one in faults]
     print_table("", ("node", ">node rank", "why it cannot run the job"), rows)
 
 

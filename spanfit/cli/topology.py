@@ -155,17 +155,17 @@ def rails(source: Path, as_json: bool) -> None:
         return
     numa = {gpu: node for node, gpus in host.numa for gpu in gpus}
     links = "all" if host.is_nvlink_full else "some" if host.has_nvlink else "no"
-    rows = [(gpu, numa.get(gpu, ""), _escape(shown(", ".join(nics)))) for gpu, nics in host.closest_nics]
+    rows = [(gpu, numa.get(gpu, ""), shown(", ".join(nics))) for gpu, nics in host.closest_nics]
     counts = f"{_number(len(host.gpus), 'GPU')}, {_number(len(host.nics), 'NIC port')}"
     click.echo(f"{counts}; {links} pairs of GPUs are joined by NVLink")
     print_table("", ("GPU", "NUMA", "closest NICs"), rows)
 
 
 def _difference_rows(found: "Difference") -> list[tuple[str, ...]]:
-    rows = [("added", folded(found.added), "", "")] if found.added else []
+    rows: list[tuple[str, ...]] = [("added", folded(found.added), "", "")] if found.added else []
     rows += [("removed", folded(found.removed), "", "")] if found.removed else []
     rows += [(one.key, folded(one.names), shown(one.before), shown(one.after)) for one in found.changes]
-    return [tuple(map(_escape, row)) for row in rows]
+    return rows
 
 
 def _plain_finding(finding: Finding) -> dict[str, str]:
@@ -189,7 +189,7 @@ def _reading_row(reading: Reading) -> tuple[str, ...]:
     plain = _plain_reading(reading)
     kind = f"{reading.kind} ({reading.scheme})" if reading.scheme else reading.kind
     counts = (str(plain[key]) for key in ("nnodes", "nplaced", "nstates"))
-    return (_escape(shown(reading.origin)), _escape(shown(kind)), *counts)
+    return (shown(reading.origin), shown(kind), *counts)
 
 
 def _escape(text: str) -> str:
