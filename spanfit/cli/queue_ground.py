@@ -8,7 +8,7 @@ import click
 
 from spanfit.cli.clusters import load_cluster
 from spanfit.cli.output import json_option, print_json, print_table, talk
-from spanfit.cli.queue_options import decision_rows, open_queue, print_decisions, state_option, tell_clock
+from spanfit.cli.queue_options import open_queue, print_step, state_option
 
 if TYPE_CHECKING:
     from spanfit.queue.model.nodes import NodeSet
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 )
 @state_option
 def init(cluster: Path, rules_file: Path | None, path: Path) -> None:
-    """Make a queue for the nodes of CLUSTER (a cluster's TOML file, or what Slurm or another source prints)."""
+    """Make a queue for the nodes of CLUSTER.
+
+    CLUSTER is a cluster's TOML file, or what Slurm or another source prints, or slurm:live.
+    """
     from spanfit.queue.grounds import ground_of, out_of_service
     from spanfit.queue.model.rules import QueueRules
     from spanfit.queue.model.state import QueueState
@@ -48,7 +51,7 @@ def init(cluster: Path, rules_file: Path | None, path: Path) -> None:
 @state_option
 @json_option
 def rules(file: Path | None, path: Path, as_json: bool) -> None:
-    """Show the rules of the queue, or let those of FILE hold from now on."""
+    """Show the rules of the queue, or set those of FILE."""
     from spanfit.queue.rules_file import read_rules
 
     new = read_rules(file) if file else None
@@ -80,13 +83,15 @@ def _print_rules(found: "QueueRules", as_json: bool) -> None:
 @state_option
 @json_option
 def down(hostlist: str, path: Path, as_json: bool) -> None:
-    """Take nodes out of service; jobs on them wait again, and reservations move to other nodes."""
+    """Take nodes out of service.
+
+    Jobs on them wait again, and reservations move to other nodes. With Slurm, tick sees it by itself.
+    """
     from spanfit.queue.model.events import NodesDown
 
     with open_queue(path) as store:
         step = store.step(NodesDown(at_s=time.time(), nodes=_nodes(store, hostlist)))
-    tell_clock(step)
-    print_json(decision_rows(step)) if as_json else print_decisions(step)
+    print_step(step, path, as_json)
 
 
 @click.command(epilog="Example: spanfit queue up 'node[01-03]'")
@@ -94,25 +99,30 @@ def down(hostlist: str, path: Path, as_json: bool) -> None:
 @state_option
 @json_option
 def up(hostlist: str, path: Path, as_json: bool) -> None:
-    """Put nodes back into service."""
+    """Put nodes back into service.
+
+    With Slurm, tick sees it by itself.
+    """
     from spanfit.queue.model.events import NodesUp
 
     with open_queue(path) as store:
         step = store.step(NodesUp(at_s=time.time(), nodes=_nodes(store, hostlist)))
-    tell_clock(step)
-    print_json(decision_rows(step)) if as_json else print_decisions(step)
+    print_step(step, path, as_json)
 
 
 def _nodes(store: "QueueStore", hostlist: str) -> "NodeSet":
     from spanfit.errors import ConfigError
     from spanfit.topology.hostlist import expand_hostlist
+    from spanfit.topology.reading import folded
 
     try:
         names = expand_hostlist(hostlist)
     except ValueError as error:
         raise ConfigError(f"HOSTLIST: {error}") from error
     if unknown := [name for name in names if name not in store.ground.index]:
-        raise ConfigError(f"HOSTLIST: {', '.join(unknown)}: no such node in {store.path}; see: spanfit queue plan")
+        raise ConfigError(
+            f"HOSTLIST: found {folded(unknown)}, expected nodes of {store.path}: {folded(store.ground.names)}"
+        )
     return store.ground.node_set(names)
 
 
@@ -121,7 +131,10 @@ def _nodes(store: "QueueStore", hostlist: str) -> "NodeSet":
 @json_option
 @click.pass_context
 def check(context: click.Context, path: Path, as_json: bool) -> None:
-    """Check that no node is booked twice and that the journal leads to the state; exit code 1 if either fails."""
+    """Check the queue's file for faults.
+
+    No node may be booked twice, and the journal must lead to the state; exit code 1 if either fails.
+    """
     from spanfit.errors import ExitCode
     from spanfit.queue.policy.choosing import choose
     from spanfit.queue.policy.decide import decide

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spanfit.cli.output import json_option, print_json, talk
+from spanfit.cli.output import json_option, talk
 from spanfit.cli.queue_options import (
     check_known,
-    decision_rows,
     duration,
     job_argument,
     moment,
     open_queue,
-    print_decisions,
+    print_step,
     state_option,
-    tell_clock,
 )
 
 if TYPE_CHECKING:
@@ -75,7 +73,10 @@ def _job_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command(epilog="Example: spanfit queue submit train-7 --nodes 16 --runtime 2h --time-limit 4h")
 @_job_options
 def submit(**options: Any) -> None:
-    """Queue a job, NAME or the name in its --job file, and say what was decided about it."""
+    """Queue a job, and say what was decided about it.
+
+    NAME may be left out where the --job file has one.
+    """
     _enter(options, None)
 
 
@@ -90,7 +91,10 @@ def submit(**options: Any) -> None:
     help="When it arrives: 22:00, now+4h, ISO 8601.",
 )
 def announce(expected_start_s: float, **options: Any) -> None:
-    """Announce a job that arrives later; nodes are reserved for it, and others use them if they end in time."""
+    """Announce a job that arrives later.
+
+    Nodes are reserved for it; until then, others use them if they end in time.
+    """
     _enter(options, expected_start_s)
 
 
@@ -109,15 +113,9 @@ def _enter(options: dict[str, Any], expected_start_s: float | None) -> None:
             )
         forecast = _forecast(job, options, store.rules().quantile)
         step = store.step(Submitted(at_s=now_s, job=job, forecast=forecast))
-    tell_clock(step)
-    if options["as_json"]:
-        print_json(decision_rows(step))
-    else:
-        print_decisions(step)
+    print_step(step, options["path"], options["as_json"])
     if any(decision.kind is DecisionKind.REFUSE for decision in step.decisions):
         click.get_current_context().exit(ExitCode.INFEASIBLE)
-    if step.tasks:
-        talk(f"tell or do what is to be done with: spanfit queue tick --state {options['path']}")
 
 
 def _described(options: dict[str, Any], now_s: float, expected_start_s: float | None) -> "QueueJob":
@@ -126,23 +124,11 @@ def _described(options: dict[str, Any], now_s: float, expected_start_s: float | 
 
     if (options["nnodes"] is None) == (options["job_file"] is None):
         raise click.UsageError("give one of --nodes N and --job FILE")
-    fields: dict[str, Any] = {"nnodes": options["nnodes"], "gpu_model": options["gpu_model"]}
-    if options["job_file"] is not None:
-        fields |= _from_file(options)
-    elif options["weights"] or options["entry"] or options["alpha"] is not None:
+    if options["job_file"] is None and (options["weights"] or options["entry"] or options["alpha"] is not None):
         raise click.UsageError("--weights, --entry and --alpha place the grid of --job FILE")
-    name = options["name"] or fields.pop("name", None)
-    fields.pop("name", None)
-    if name is None:
-        raise click.UsageError("give the job a NAME")
-    if not _JOB_ID.fullmatch(name):
-        raise click.UsageError(
-            f"NAME: found {name!r}, expected letters, digits, '.', '_' and '-', a letter among them, 61 at most"
-        )
-    if not _USER.fullmatch(options["owner"]):
-        raise click.UsageError(f"--owner: found {options['owner']!r}, expected the name of a user")
+    fields = _from_options(options) if options["job_file"] is None else _from_file(options)
     return QueueJob(
-        job_id=name,
+        job_id=_checked_name(options["name"] or fields["name"], options["owner"]),
         submitted_s=now_s,
         expected_start_s=expected_start_s,
         priority=options["priority"],
@@ -150,9 +136,31 @@ def _described(options: dict[str, Any], now_s: float, expected_start_s: float | 
         time_limit_s=options["time_limit"],
         owner=options["owner"],
         department=options["department"],
-        ngpus=fields.pop("ngpus", 0) if options["ngpus"] is None else options["ngpus"],
-        **{key: value for key, value in fields.items() if key != "ngpus"},
+        **{key: value for key, value in fields.items() if key != "name"},
     )
+
+
+def _checked_name(name: str | None, owner: str) -> str:
+    """Return the name of a job; a number would be taken for a job of Slurm's."""
+    if name is None:
+        raise click.UsageError("give the job a NAME")
+    if not _JOB_ID.fullmatch(name):
+        raise click.UsageError(
+            f"NAME: found {name!r}, expected letters, digits, '.', '_' and '-', a letter among them, 61 at most"
+        )
+    if not _USER.fullmatch(owner):
+        raise click.UsageError(f"--owner: found {owner!r}, expected the name of a user")
+    return name
+
+
+def _from_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Return what options alone say of a job without a file."""
+    return {
+        "name": None,
+        "nnodes": options["nnodes"],
+        "gpu_model": options["gpu_model"],
+        "ngpus": options["ngpus"] or 0,
+    }
 
 
 def _from_file(options: dict[str, Any]) -> dict[str, Any]:
@@ -166,6 +174,7 @@ def _from_file(options: dict[str, Any]) -> dict[str, Any]:
         if options["alpha"] is not None:
             raise click.UsageError("give one of --weights FILE and --alpha SHARE")
         alpha = _alpha(spec, options)
+    ngpus = nrows * ncolumns * spec.ngpus_per_node
     return {
         "name": spec.name,
         "nnodes": nrows * ncolumns,
@@ -173,7 +182,7 @@ def _from_file(options: dict[str, Any]) -> dict[str, Any]:
         "ncolumns": ncolumns,
         "alpha": alpha,
         "gpu_model": options["gpu_model"] or spec.gpu_model,
-        "ngpus": nrows * ncolumns * spec.ngpus_per_node,
+        "ngpus": ngpus if options["ngpus"] is None else options["ngpus"],
     }
 
 
@@ -231,7 +240,10 @@ def _forecast(job: "QueueJob", options: dict[str, Any], quantile: float) -> "For
 @state_option
 @json_option
 def arrived(job_id: str, path: Path, as_json: bool) -> None:
-    """Tell that an announced job is there, early, on time or late, and wants its nodes."""
+    """Tell that an announced job is there and wants its nodes.
+
+    It may be early or late. With Slurm, tick sees it by itself.
+    """
     from spanfit.queue.model.events import Arrived
 
     _tell(path, job_id, Arrived(at_s=time.time(), job_id=job_id), as_json)
@@ -242,7 +254,10 @@ def arrived(job_id: str, path: Path, as_json: bool) -> None:
 @state_option
 @json_option
 def finished(job_id: str, path: Path, as_json: bool) -> None:
-    """Tell that a running job has ended; with Slurm, tick sees it by itself."""
+    """Tell that a running job has ended.
+
+    With Slurm, tick sees it by itself.
+    """
     from spanfit.queue.model.events import Finished
 
     _tell(path, job_id, Finished(at_s=time.time(), job_id=job_id), as_json)
@@ -263,5 +278,4 @@ def _tell(path: Path, job_id: str, event: "Event", as_json: bool) -> None:
     with open_queue(path) as store:
         check_known(store.state(), job_id, path)
         step = store.step(event)
-    tell_clock(step)
-    print_json(decision_rows(step)) if as_json else print_decisions(step)
+    print_step(step, path, as_json)

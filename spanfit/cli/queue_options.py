@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spanfit.cli.output import talk
-from spanfit.queue.when import format_moment, parse_moment
+from spanfit.cli.output import print_json, talk
+from spanfit.queue.when import LONGEST_S, format_moment, parse_moment
 from spanfit.units import parse_duration
 
 if TYPE_CHECKING:
@@ -29,10 +29,6 @@ state_option: Decorator = click.option(
     help="The queue's file, on a local disk.",
 )
 job_argument: Decorator = click.argument("job_id", metavar="JOB")
-
-
-LONGEST_S = 10 * 365 * 86400.0
-"""No duration that is typed is longer, and no moment further away [s]."""
 
 
 def duration(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
@@ -74,8 +70,9 @@ def tell_clock(step: "Step") -> None:
     if step.clock_back_s is not None:
         queue_time = format_moment(step.event.at_s)
         talk(
-            f"warning: this machine's clock is {step.clock_back_s:.0f} s behind the queue; the queue's time stands at "
-            f"{queue_time} until the clock has passed it; set the clock right"
+            f"warning: this machine's clock is {step.clock_back_s:.0f} s behind the queue, whose time stands at "
+            f"{queue_time} until the clock has passed it: jobs start and end, but nothing becomes due; set the clock "
+            "right or, if it was ahead before and that is long, make a new queue"
         )
 
 
@@ -85,6 +82,19 @@ def check_known(state: "QueueState", job_id: str, path: Path) -> None:
 
     if job_id not in state.waiting and job_id not in state.running:
         raise ConfigError(f"{path}: job {job_id!r} neither waits nor runs; see: spanfit queue list --state {path}")
+
+
+def print_step(step: "Step", path: Path, as_json: bool) -> None:
+    """Print what followed from something that a person told, and say what is still to be done about it."""
+    tell_clock(step)
+    if as_json:
+        print_json(decision_rows(step))
+        return
+    print_decisions(step)
+    if not step.decisions:
+        talk("kept; nothing else was decided")
+    if step.tasks:
+        talk(f"{len(step.tasks)} to be told or done; next: spanfit queue tick --state {path}")
 
 
 def print_decisions(step: "Step", say: Callable[[str], None] = click.echo) -> None:

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from spanfit.queue.model.jobs import QueueJob
     from spanfit.queue.model.rules import QueueRules
     from spanfit.queue.model.state import QueueState
-    from spanfit.queue.state.tasks import Entry
+    from spanfit.queue.state.tasks import Entry, Outcome, TaskKind
 
 
 @click.command("list", epilog="Example: spanfit queue list --json")
 @state_option
 @json_option
 def list_jobs(path: Path, as_json: bool) -> None:
-    """List the jobs that run, wait or are announced, and when each is expected to end or start."""
+    """List the jobs that run, wait or are announced."""
     with open_queue(path) as store:
-        rows = list(_job_rows(_now(store.state()), store.rules()))
+        rows = list(_job_rows(_now(store.state()), store.rules(), store.last_deeds()))
     if as_json:
         print_json(rows)
         return
@@ -52,7 +52,9 @@ def _now(state: "QueueState") -> "QueueState":
     return replace(state, now_s=max(state.now_s, time.time()))
 
 
-def _job_rows(state: "QueueState", rules: "QueueRules") -> Iterator[dict[str, Any]]:
+def _job_rows(
+    state: "QueueState", rules: "QueueRules", deeds: "dict[str, tuple[TaskKind, Outcome]]"
+) -> Iterator[dict[str, Any]]:
     """Yield the jobs: those that run, then those that wait, by priority and age."""
     from spanfit.queue.policy.explain import predicted_starts
     from spanfit.queue.policy.occupancy import expected_end_s, queue_key
@@ -60,11 +62,18 @@ def _job_rows(state: "QueueState", rules: "QueueRules") -> Iterator[dict[str, An
     starts = predicted_starts(state, rules)
     for run in state.running.values():
         end_s = expected_end_s(run, state.now_s, rules)
-        yield _row(run.job, "running", run.started_s, end_s, "", run.npreemptions)
+        outcome = deeds[run.job.job_id][1] if run.job.job_id in deeds else ""
+        yield _row(run.job, "running", run.started_s, end_s, _UNDONE.get(outcome, ""), run.npreemptions)
     for each in sorted(state.waiting.values(), key=lambda each: queue_key(each, rules)):
         job, word = each.job, "waiting" if each.is_here else "announced"
         until_s = job.expected_start_s if not each.is_here else starts.get(job.job_id, each.until_s)
         yield _row(job, word, job.submitted_s, until_s, each.reason, each.npreemptions)
+
+
+_UNDONE = {
+    "pending": "its start is still to be told or done: spanfit queue tick",
+    "failed": "its start failed and is tried again: spanfit queue why",
+}
 
 
 def _row(
@@ -89,7 +98,11 @@ def _row(
 @state_option
 @json_option
 def why(job_id: str, last: int, path: Path, as_json: bool) -> None:
-    """Say why a job waits and until when, and what was decided and done about it."""
+    """Say why a job waits and until when.
+
+    Also what was decided about it, and how far that has come: pending, done, failed, told to a person, or dropped
+    since a later decision overtook it.
+    """
     from spanfit.errors import ConfigError
     from spanfit.queue.policy.explain import why as explain
 
@@ -117,8 +130,9 @@ def why(job_id: str, last: int, path: Path, as_json: bool) -> None:
     click.echo(f"{job_id} {reason}{until}")
     rows = [(format_moment(each.at_s), each.kind, format_moment(each.until_s), each.reason) for each in decisions]
     print_table("Decided", ("at", "what", "until", "why"), rows)
-    done = [(each.task.kind, each.outcome, str(each.attempts), each.said) for each in tasks[-last:]]
-    print_table("Done", ("what", "outcome", ">attempts", "said"), done)
+    if tasks:
+        done = [(each.task.kind, each.outcome, str(each.attempts), each.said) for each in tasks[-last:]]
+        print_table("To be done", ("what", "how far", ">attempts", "said"), done)
 
 
 def _decision_row(decision: "Decision", names: tuple[str, ...]) -> dict[str, Any]:
@@ -139,7 +153,10 @@ def _task_row(entry: "Entry") -> dict[str, Any]:
 @state_option
 @json_option
 def plan(path: Path, as_json: bool) -> None:
-    """Show the calendar: which nodes are reserved when, what runs until when, what starts when, as expected."""
+    """Show the calendar of jobs and reservations.
+
+    Which nodes are reserved when, what runs until when and what starts when, as expected.
+    """
     with open_queue(path) as store:
         state, rules = _now(store.state()), store.rules()
     entries, minipods = list(_calendar(state, rules)), list(_minipods(state))
@@ -227,10 +244,12 @@ def _folded(names: list[str]) -> str:
 @click.command(epilog="Example: spanfit queue nodes llm-1 > hosts.txt")
 @job_argument
 @state_option
-def nodes(job_id: str, path: Path) -> None:
-    """Print the nodes that a job runs on or has reserved, one a line, in the order of its node ranks.
+@json_option
+def nodes(job_id: str, path: Path, as_json: bool) -> None:
+    """Print the nodes of a job in the order of its node ranks.
 
-    A job's script gives them to srun: SLURM_HOSTFILE=hosts.txt srun -n N --distribution=arbitrary.
+    Those that it runs on or has reserved, one a line. A job's script gives them to srun:
+    SLURM_HOSTFILE=hosts.txt srun -n N --distribution=arbitrary.
     """
     from spanfit.errors import ConfigError
 
@@ -239,5 +258,5 @@ def nodes(job_id: str, path: Path) -> None:
     found = state.running.get(job_id) or state.reservations.get(job_id)
     if found is None:
         raise ConfigError(f"{path}: job {job_id!r} has no nodes; see: spanfit queue why {job_id}")
-    for node in found.order:
-        click.echo(state.ground.names[node])
+    names = [state.ground.names[node] for node in found.order]
+    print_json(names) if as_json else click.echo("\n".join(names))

@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 @state_option
 @json_option
 def tick(path: Path, every: float | None, **options: Any) -> None:
-    """Let time go on: decide what is due, and do or tell it; stdout is a script of what a person is to run.
+    """Decide what is due, and do or tell it.
 
-    With --slurm, jobs of Slurm whose comment begins with spanfit are the queue's: sbatch --hold --comment=spanfit.
+    What a person is to run is a script on stdout. With --slurm, jobs of Slurm whose comment begins with spanfit are the
+    queue's: sbatch --hold --comment=spanfit.
     """
     from spanfit.errors import ExitCode, SpanfitError
 

@@ -8,7 +8,7 @@ Every rule may be given; those of time are written as durations, without the uni
 """
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from spanfit import files
 from spanfit.errors import ConfigError
 from spanfit.queue.model.rules import QueueRules
+from spanfit.queue.when import LONGEST_S
 from spanfit.units import parse_duration
 
 _SUFFIX = "_s"
@@ -33,39 +34,38 @@ def read_rules(path: Path) -> QueueRules:
 def parse_rules(document: Mapping[str, Any], origin: str) -> QueueRules:
     """Return rules from what TOML decoded to."""
     names = {field.name.removesuffix(_SUFFIX): field.name for field in fields(QueueRules)}
-    faults, values = [], {}
+    values, faults = {}, []
     for key, value in document.items():
-        if key not in names:
-            faults.append(f"{key}: unknown key; expected one of {', '.join(names)}")
-        elif names[key].endswith(_SUFFIX):
-            try:
-                values[names[key]] = _duration_s(value)
-            except ValueError as error:
-                faults.append(f"{key}: {error}")
-        else:
-            values[names[key]] = value
+        try:
+            if key not in names:
+                raise ValueError(f"unknown key; expected one of {', '.join(names)}")
+            values[names[key]] = _read(names[key], value)
+        except ValueError as error:
+            faults.append(f"{origin}: {key}: {error}")
     try:
         rules = files.parse(QueueRules, values, origin)
     except ConfigError as error:
-        lines = str(error).splitlines()
-        raise ConfigError("\n".join([*lines, *(f"{origin}: {fault}" for fault in faults)])) from None
-    if faults := [*faults, *_range_faults(rules)]:
-        raise ConfigError("\n".join(f"{origin}: {fault}" for fault in faults))
+        raise ConfigError("\n".join([str(error), *faults])) from None
+    if faults:
+        raise ConfigError("\n".join(faults))
     return rules
 
 
-def _duration_s(value: object) -> float:
-    if not isinstance(value, str):
-        raise ValueError(f'found {value!r}, expected a duration in quotes such as "90s", "2h" or "1d"')
-    return parse_duration(value)
+def _read(name: str, value: object) -> object:
+    """Return the value of a rule; ValueError where no queue can follow it. Its type is checked elsewhere."""
+    if name.endswith(_SUFFIX):
+        if not isinstance(value, str):
+            raise ValueError(f'found {value!r}, expected a duration in quotes such as "90s", "2h" or "1d"')
+        return _duration_s(name, value)
+    if name == "quantile" and isinstance(value, int | float) and not 0 < value < 1:
+        raise ValueError(f"found {value:g}, expected a share between 0 and 1, such as 0.9")
+    if name == "depth" and isinstance(value, int) and value < 1:
+        raise ValueError(f"found {value}, expected at least 1")
+    return value
 
 
-def _range_faults(rules: QueueRules) -> Iterator[str]:
-    if rules.interval_s <= 0:
-        yield "interval: found nothing, expected a duration above zero"
-    if not 0 < rules.quantile < 1:
-        yield f"quantile: found {rules.quantile:g}, expected a share between 0 and 1, such as 0.9"
-    for field in fields(rules):
-        value = getattr(rules, field.name)
-        if isinstance(value, int) and not isinstance(value, bool) and value < 1:
-            yield f"{field.name}: found {value}, expected at least 1"
+def _duration_s(name: str, text: str) -> float:
+    duration_s = parse_duration(text)
+    if duration_s > LONGEST_S or (name == "interval_s" and not duration_s):
+        raise ValueError(f"found {text!r}, expected more than nothing and at most ten years")
+    return duration_s

@@ -5,6 +5,9 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 from spanfit.units import parse_duration
 
+LONGEST_S = 10 * 365 * 86400.0
+"""Nobody means a longer duration, or a moment further away [s]."""
+
 _TIME_OF_DAY = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 _EXAMPLES = "22:00, now+4h or 2026-12-01T22:00"
 

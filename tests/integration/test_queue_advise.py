@@ -1,22 +1,16 @@
 """The value of waiting, asked of a live queue by the command line."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from spanfit.errors import ConfigError
 from spanfit.profiler.predict.collectives import Library
 from spanfit.profiler.predict.parameters import PARAMETERS_VERSION, Parameters, ParametersFile, write_parameters
 from spanfit.weights.io import write_weights
+from tests.integration.typed import typed
 from tests.unit.report.factory import entry, estimate, weight_set
-
-
-def spanfit(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([sys.executable, "-m", "spanfit", *words], capture_output=True, text=True, check=False)
-    assert done.returncode == code, done.stderr
-    return done
 
 
 CLUSTER = """
@@ -46,9 +40,9 @@ def busy(tmp_path: Path) -> Path:
     gains = entry(job="llm", gain_dp=estimate(0.12, 0.03), gain_pp=estimate(0.08, 0.02))
     write_weights(tmp_path / "weights.json", weight_set(gains))
     state = ("--state", str(tmp_path / "queue.sqlite"))
-    spanfit("queue", "init", str(tmp_path / "cluster.toml"), *state)
+    typed("queue", "init", str(tmp_path / "cluster.toml"), *state)
     for name, nodes, runtime in (("x", "3", "40m"), ("y", "3", "14h"), ("z", "2", "25h")):
-        spanfit("queue", "submit", name, "--nodes", nodes, "--runtime", runtime, *state)
+        typed("queue", "submit", name, "--nodes", nodes, "--runtime", runtime, *state)
     return tmp_path
 
 
@@ -56,14 +50,16 @@ def test_weights_advise_to_wait_for_one_minipod_and_a_short_job_to_start(busy: P
     state = ("--state", str(busy / "queue.sqlite"))
     asked = ("queue", "advise", "--job", str(busy / "job.toml"), *state)
     weighed = ("--weights", str(busy / "weights.json"))
-    advice = json.loads(spanfit(*asked, *weighed, "--runtime", "10h", "--json").stdout)
+    advice = json.loads(typed(*asked, *weighed, "--runtime", "10h", "--json").stdout)
     assert (advice["best"], [option["minipods"] for option in advice["options"]]) == (1, [3, 1])
     assert advice["options"][1]["wait_s"]["value"] == pytest.approx(2400, abs=120)
-    assert "wait about" in spanfit(*asked, *weighed, "--runtime", "10h").stdout
-    assert "start as soon as it can" in spanfit(*asked, *weighed, "--runtime", "20m").stdout
-    assert "give one of --weights FILE and --fabric" in spanfit(*asked, "--runtime", "1h", code=2).stderr
-    assert "neither waits nor runs" in spanfit("queue", "advise", "who", *weighed, *state, code=2).stderr
-    assert "runs already" in spanfit("queue", "advise", "x", *weighed, *state, code=2).stderr
+    assert "wait about" in typed(*asked, *weighed, "--runtime", "10h").stdout
+    assert "start as soon as it can" in typed(*asked, *weighed, "--runtime", "20m").stdout
+    assert "give one of --weights FILE and --fabric" in typed(*asked, "--runtime", "1h", code=2).stderr
+    with pytest.raises(ConfigError, match="neither waits nor runs"):
+        typed("queue", "advise", "who", *weighed, *state)
+    with pytest.raises(ConfigError, match="runs already"):
+        typed("queue", "advise", "x", *weighed, *state)
 
 
 def test_a_fabric_advises_by_predicted_steps(busy: Path) -> None:
@@ -76,7 +72,7 @@ def test_a_fabric_advises_by_predicted_steps(busy: Path) -> None:
     write_parameters(busy / "fabric.json", fabric)
     options = ("--fabric", str(busy / "fabric.json"), "--cluster", str(busy / "cluster.toml"), "--draws", "40")
     asked = ("queue", "advise", "--job", str(busy / "job.toml"), "--state", str(busy / "queue.sqlite"))
-    advice = json.loads(spanfit(*asked, *options, "--runtime", "10d", "--json").stdout)
+    advice = json.loads(typed(*asked, *options, "--runtime", "10d", "--json").stdout)
     now, later = advice["options"]
     assert now["step"]["value"] > 1.1 > later["step"]["value"]
     assert advice["best"] == 1

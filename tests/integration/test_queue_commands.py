@@ -2,7 +2,7 @@
 
 import json
 import os
-import signal
+import shlex
 import sqlite3
 import subprocess
 import sys
@@ -13,60 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from spanfit.cli.main import spanfit
-from spanfit.errors import ConfigError, ExitCode, LaunchError, StoreError
-from spanfit.queue.acting.slurm_programs import is_operator
-from spanfit.queue.jct.model import write_model
-from spanfit.queue.state.database import acting_lock
-from spanfit.topology.probe_slurm import user_name
+from spanfit.cli.queue import queue as queue_group
+from spanfit.errors import ConfigError, ExitCode, StoreError
 from spanfit.weights.io import write_weights
-from tests.fakes.queue_slurm import FakeSlurm
-from tests.unit.queue.test_jct_model import MODEL
+from tests.integration.queue_typed import CLUSTER, JOB, ME, Queue, forecast
 from tests.unit.weights.factory import ENTRY, WEIGHTS
-
-CLUSTER = """
-name = "small"
-tiers = ["minipod", "core"]
-[[nodes]]
-names = "a[0-5]"
-switches = ["east", "core"]
-ngpus = 8
-[[nodes]]
-names = "b[0-5]"
-switches = ["west", "core"]
-ngpus = 8
-"""
-JOB = 'name = "llm-1"\ndp = 3\npp = 2\ntp = 8\n'
-ME = user_name()
-NODES = [f"{letter}{number}" for letter in "ab" for number in range(6)]
-
-
-class Queue:
-    """A queue in a folder, and its commands."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "queue.sqlite"
-        (folder / "cluster.toml").write_text(CLUSTER)
-        (folder / "job.toml").write_text(JOB)
-        self.folder = folder
-
-    def __call__(self, *arguments: str, code: int = 0) -> Result:
-        """Run a command and return what it said; it must end with this code."""
-        result = CliRunner().invoke(spanfit, ["queue", *arguments, "--state", str(self.path)], catch_exceptions=False)
-        assert result.exit_code == code, result.output
-        return result
-
-    def json(self, *arguments: str) -> Any:
-        """Return what a command prints with --json."""
-        return json.loads(self(*arguments, "--json").stdout)
-
-    def refused(self, kind: type[Exception], *arguments: str) -> str:
-        """Return how a command refuses."""
-        with pytest.raises(kind) as error:
-            self(*arguments)
-        return str(error.value)
 
 
 @pytest.fixture
@@ -97,12 +51,13 @@ def test_a_day_in_the_queue(queue: Queue) -> None:
     assert (kinds["train-7"], kinds["llm-1"]) == ("runs", "reserved")
     names = queue("nodes", "llm-1").stdout.split()
     assert len(names) == 6
-    assert "scontrol release jobname=train-7" in queue("tick").stdout
+    assert queue.json("nodes", "llm-1") == names
+    assert "sh release train-7 " in queue("tick").stdout
     assert queue("tick").stdout == ""
     assert queue("arrived", "llm-1").stdout.startswith("start llm-1 on ")
     script = queue("tick").stdout
     assert "# as an administrator:\nscontrol create reservation ReservationName=spanfit-llm-1 StartTime=now" in script
-    assert "scontrol release jobname=llm-1" in script
+    assert "sh release llm-1 " in script
     assert script in queue("tick", "--again").stdout
     queue("finished", "llm-1")
     queue("cancel", "long")
@@ -142,14 +97,9 @@ def test_a_dry_run_changes_nothing_and_shows_the_commands(queue: Queue) -> None:
     queue("submit", "train-7", "--nodes", "4", "--runtime", "2h")
     before = _events(queue.path)
     first = queue("tick", "--dry-run")
-    assert "scontrol release jobname=train-7" in first.stdout
+    assert "sh release train-7 " in first.stdout
     assert queue("tick", "--dry-run").stdout == first.stdout
     assert _events(queue.path) == before
-
-
-def _journal(path: Path) -> list[tuple[Any, ...]]:
-    with closing(sqlite3.connect(path)) as connection:
-        return connection.execute("SELECT event_id, kind FROM events").fetchall()
 
 
 def _events(path: Path) -> list[tuple[Any, ...]]:
@@ -195,7 +145,17 @@ def test_nodes_go_down_and_up(queue: Queue) -> None:
     assert [row["out"] for row in queue.json("plan")["minipods"] if row["out"]] == [6]
     queue("up", f"{where}[0-5]")
     assert [row["out"] for row in queue.json("plan")["minipods"]] == [0, 0]
-    assert "no such node" in queue.refused(ConfigError, "down", "c7")
+    said = queue.refused(ConfigError, "down", "a[0-1],c[7-9]")
+    assert said == f"HOSTLIST: found c[7-9], expected nodes of {queue.path}: a[0-5],b[0-5]"
+
+
+def test_what_changes_nothing_says_so_and_what_is_to_be_done_is_counted(queue: Queue) -> None:
+    assert queue("up", "a0").stderr == "kept; nothing else was decided\n"
+    said = queue("submit", "train-7", "--nodes", "5", "--runtime", "2h").stderr
+    assert said == f"1 to be told or done; next: spanfit queue tick --state {queue.path}\n"
+    assert queue.json("list")[0]["reason"] == "its start is still to be told or done: spanfit queue tick"
+    queue("tick")
+    assert queue.json("list")[0]["reason"] == ""
 
 
 def test_nodes_that_are_down_at_first_are_out_of_service(tmp_path: Path) -> None:
@@ -262,109 +222,6 @@ def test_a_changed_state_is_a_finding(queue: Queue) -> None:
     assert "up: the kept state is not what the events lead to" in said
 
 
-@pytest.fixture
-def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
-    fake = FakeSlurm(tmp_path / "slurm")
-    fake.show_nodes(**dict.fromkeys(NODES, "IDLE"))
-    monkeypatch.setenv("PATH", fake.path)
-    return fake
-
-
-def held(number: str, nnodes: int, name: str = "sh", comment: str = "spanfit", user: str = ME) -> tuple[str, ...]:
-    return number, "PENDING", str(nnodes), user, "0", "", comment, name
-
-
-def test_a_job_of_slurm_from_hold_to_end(queue: Queue, slurm: FakeSlurm) -> None:
-    slurm.show_jobs(held("12", 4), held("13", 4, comment="mine"))
-    queue("tick", "--actuator", "slurm")
-    names = queue("nodes", "12").stdout.split()
-    update, release = slurm.told()
-    assert update.startswith("scontrol update JobId=12 ReqNodeList=")
-    assert release == "scontrol release 12"
-    slurm.show_jobs(("12", "RUNNING", "4", ME, "4294901759", ",".join(names), "spanfit", "sh"), held("13", 4))
-    slurm.show_nodes(**dict.fromkeys(NODES, "IDLE") | dict.fromkeys(names, "ALLOCATED"))
-    queue("tick", "--actuator", "slurm")
-    assert [line for line in slurm.told() if "12" in line.split()] == []
-    slurm.show_jobs()
-    slurm.show_nodes(**dict.fromkeys(NODES, "IDLE"))
-    queue("tick", "--actuator", "slurm")
-    assert queue.json("list") == []
-    assert queue.json("check")["faults"] == []
-
-
-def test_what_slurm_refuses_is_tried_again(queue: Queue, slurm: FakeSlurm) -> None:
-    slurm.show_jobs(held("12", 4))
-    slurm.refuse("Requested nodes are busy")
-    failed = queue("tick", "--actuator", "slurm", code=ExitCode.LAUNCH_FAILED)
-    assert "failed, will be tried again: start 12" in failed.stderr
-    assert "Requested nodes are busy" in failed.stderr
-    slurm.refuse("")
-    slurm.told()
-    queue("tick", "--actuator", "slurm")
-    assert slurm.told()[1] == "scontrol release 12"
-    (task,) = queue.json("why", "12")["tasks"]
-    assert (task["outcome"], task["attempts"]) == ("done", 2)
-
-
-def test_a_dry_run_over_slurm_tells_it_nothing(queue: Queue, slurm: FakeSlurm) -> None:
-    slurm.show_jobs(held("12", 4))
-    said = queue("tick", "--slurm", "--dry-run")
-    assert "start 12 on " in said.stderr
-    assert "scontrol release" in said.stdout
-    assert slurm.told() == []
-    assert queue.json("list") == []
-
-
-def test_printing_over_slurm_names_the_jobs_by_their_numbers(queue: Queue, slurm: FakeSlurm) -> None:
-    queue("announce", "llm", "--nodes", "4", "--at", "now+1h", "--runtime", "2h")
-    slurm.show_jobs(held("77", 4, name="llm"))
-    assert "scontrol release 77" in queue("tick", "--slurm").stdout
-    assert slurm.told() == []
-
-
-def test_a_cancelled_job_is_cancelled_in_slurm(queue: Queue, slurm: FakeSlurm) -> None:
-    queue("submit", "filler", "--nodes", "12", "--runtime", "2h")
-    slurm.show_jobs(held("12", 4))
-    queue("tick", "--slurm")
-    queue("cancel", "12")
-    said = queue("tick", "--actuator", "slurm")
-    assert slurm.told() == ["scancel 12"]
-    assert "not yet: start filler: Slurm has no such job; submit it with: sbatch --hold" in said.stderr
-    assert "not yet" not in queue("tick", "--actuator", "slurm").stderr
-
-
-def test_what_a_person_was_told_and_did_not_do_is_done_by_a_tick_that_may(queue: Queue, slurm: FakeSlurm) -> None:
-    slurm.show_jobs(held("12", 4))
-    script = queue("tick", "--slurm").stdout
-    assert "scontrol release 12" in script
-    assert queue("tick", "--slurm").stdout == ""
-    assert queue("tick", "--slurm", "--again").stdout == script
-    assert slurm.told() == []
-    queue("tick", "--actuator", "slurm")
-    assert slurm.told()[-1] == "scontrol release 12"
-
-
-def test_a_second_tick_looks_at_nothing_while_another_is_at_work(queue: Queue, slurm: FakeSlurm) -> None:
-    slurm.show_jobs(held("12", 4))
-    with acting_lock(queue.path):
-        assert "another tick is at work" in queue.refused(StoreError, "tick", "--slurm")
-        assert "start 12" in queue("tick", "--slurm", "--dry-run").stderr
-    assert _journal(queue.path) == []
-    queue("tick", "--slurm")
-    assert queue.json("list")[0]["job_id"] == "12"
-
-
-def test_who_is_an_operator(slurm: FakeSlurm) -> None:
-    assert is_operator("root")
-    assert is_operator("slurm")
-    assert not is_operator("ann"), "there is no accounting"
-    program = slurm.folder / "bin" / "sacctmgr"
-    program.write_text('#!/bin/sh\ncase "$*" in *user=ann*) echo Operator ;; *) echo None ;; esac\n')
-    program.chmod(0o755)
-    assert is_operator("ann")
-    assert not is_operator("bob")
-
-
 def test_alpha_comes_from_weights_that_hold(queue: Queue) -> None:
     weights, job = queue.folder / "weights.json", str(queue.folder / "job.toml")
     entry = replace(ENTRY, job="llm-1", dp=3, pp=2)
@@ -379,40 +236,35 @@ def test_alpha_comes_from_weights_that_hold(queue: Queue) -> None:
     assert (found["alpha"], found["nrows"], found["ncolumns"], found["nnodes"]) == (0.186, 3, 2, 6)
 
 
-def _forecast(queue: Queue, job_id: str) -> dict[str, float]:
-    with closing(sqlite3.connect(queue.path)) as connection:
-        (text,) = connection.execute("SELECT document FROM jobs WHERE job_id = ?", (job_id,)).fetchone()
-    found: dict[str, float] = json.loads(text)["forecast"]
-    return found
+@pytest.mark.parametrize(
+    ("options", "mean_s", "upper_s"),
+    [
+        ("--runtime 2h", 7200, 7200),
+        ("--runtime 2h --runtime-upper 3h", 7200, 10800),
+        ("--runtime 2h --time-limit 4h", 7200, 14400),
+        ("--runtime 2h --runtime-upper 3h --time-limit 4h", 7200, 10800),
+        ("--time-limit 4h", 14400, 14400),
+    ],
+)
+def test_what_is_said_of_a_runtime_is_its_forecast(queue: Queue, options: str, mean_s: float, upper_s: float) -> None:
+    queue("submit", "x", "--nodes", "2", *options.split())
+    assert forecast(queue.path, "x") == {"mean_s": mean_s, "upper_s": upper_s}
 
 
-def test_runtimes_may_come_from_a_trained_model(queue: Queue, slurm: FakeSlurm) -> None:
-    model = str(queue.folder / "model.npz")
-    write_model(Path(model), MODEL)
-    queue("submit", "quick", "--nodes", "2", "--model", model, "--owner", "bob")
-    assert _forecast(queue, "quick")["mean_s"] == pytest.approx(60)
-    slurm.show_jobs(held("12", 1, user="ada"), held("13", 1, user="ada", comment="spanfit runtime=5m"))
-    queue("tick", "--slurm", "--model", model)
-    assert _forecast(queue, "12")["mean_s"] == pytest.approx(6000)
-    assert _forecast(queue, "13")["mean_s"] == 300
+EXAMPLES = (
+    *("init", "rules", "submit", "announce", "list", "why", "plan", "down", "up", "nodes", "tick"),
+    *("arrived", "finished", "submit", "cancel", "check"),
+)
+"""Commands in an order in which their examples follow from each other."""
 
 
-def test_ticks_go_on_until_interrupted(queue: Queue) -> None:
-    queue("submit", "train-7", "--nodes", "4", "--runtime", "2h")
-    argv = [sys.executable, "-m", "spanfit", "queue", "tick", "--every", "0.2s", "--state", str(queue.path)]
-    ticking = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while sum(kind == "ticked" for _, kind, *_ in _journal(queue.path)) < 3:
-        assert time.monotonic() < deadline
-        assert ticking.poll() is None
-        time.sleep(0.1)
-    ticking.send_signal(signal.SIGINT)
-    out, err = ticking.communicate(timeout=60)
-    assert (ticking.returncode, err.strip()) == (ExitCode.INTERRUPTED, "spanfit: interrupted")
-    assert out.count("scontrol release jobname=train-7") == 1
-
-
-def test_without_slurm_the_message_says_where_to_run(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    assert "squeue is not on PATH; run this where Slurm's commands are" in queue.refused(LaunchError, "tick", "--slurm")
-    assert queue.json("list") == []
+def test_the_example_of_each_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("cluster.toml").write_text(CLUSTER.replace("a[0-5]", "node[01-24]").replace("b[0-5]", "node[25-48]"))
+    Path("job.toml").write_text(JOB)
+    Path("rules.toml").write_text('ageing = "12h"\n')
+    assert set(EXAMPLES) | {"advise"} == set(queue_group.commands)  # advise has a test file of its own
+    for name in EXAMPLES:
+        example = str(queue_group.commands[name].epilog).removeprefix("Example: spanfit ").partition(" >")[0]
+        done = CliRunner().invoke(spanfit, shlex.split(example))
+        assert done.exit_code == 0, f"{example}: {done.output}"

@@ -82,6 +82,7 @@ def check(site: Site) -> None:
     first = site.run(sys.executable, "-m", "spanfit", "queue", "nodes", filler).split()
     assert sorted(first) == sorted(site.run("scontrol", "show", "hostnames", site.jobs()[filler][1]).split())
 
+    check_what_is_left_out(site, filler)
     site.queue("announce", "llm", "--nodes", "3", "--at", "now+5s", "--runtime", "10m")
     assert [entry["kind"] for entry in site.queue("plan")["entries"]] == ["runs", "reserved"]
 
@@ -103,4 +104,30 @@ def check(site: Site) -> None:
     site.queue("cancel", filler)
     site.tick_until("the filler is gone", lambda: filler not in site.jobs())
     assert site.queue("list") == []
+    check_the_script(site)
     assert site.queue("check")["faults"] == []
+
+
+def check_what_is_left_out(site: Site, running: str) -> None:
+    """Take jobs that the queue must not take up, and see that it says why."""
+    waits = site.batch("--nodes=1", "--comment=spanfit", f"--dependency=afterany:{running}")
+    forged = site.batch("--nodes=1", f"--comment=spanfit\n{running}\x1fPENDING")
+    remarks = " ".join(site.queue("tick", "--slurm", "--dry-run")["remarks"])
+    assert f"job {waits} depends on other jobs" in remarks
+    assert "a name or comment with a newline" in remarks
+    assert [row["job_id"] for row in site.queue("list")] == [running]
+    site.run("scancel", waits, forged)
+
+
+def check_the_script(site: Site) -> None:
+    """Run what is printed for a job that the queue knows by its name only; a namesake of another user's stays held."""
+    number = site.batch("--nodes=2", "--comment=spanfit", "--job-name=by-name", "--time=30")
+    other = site.batch("--nodes=1", "--job-name=by-name", "--uid=65534", "--gid=65534", "--chdir=/")
+    site.queue("submit", "by-name", "--nodes", "2", "--runtime", "10m")
+    site.run("sh", "-e", "-c", site.run(sys.executable, "-m", "spanfit", "queue", "tick"))
+    site.tick_until("the job of that name runs", lambda: site.jobs()[number][0] == "RUNNING")
+    planned = site.run(sys.executable, "-m", "spanfit", "queue", "nodes", "by-name").split()
+    assert sorted(planned) == sorted(site.run("scontrol", "show", "hostnames", site.jobs()[number][1]).split())
+    assert site.jobs()[other][0] == "PENDING"
+    site.run("scancel", number, other)
+    site.queue("finished", "by-name")

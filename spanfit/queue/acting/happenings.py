@@ -4,18 +4,18 @@ Slurm is right about what is: which nodes are there, what runs on them, what has
 to be: a job that Slurm has not yet started, or not yet stopped, is no difference while the task for it is under way.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from spanfit.queue.acting.seen import Seen, SeenJob
+from spanfit.queue.acting.service import in_service
 from spanfit.queue.acting.slurm_commands import reservation_name
 from spanfit.queue.model.events import Arrived, Cancelled, Event, Finished, NodesDown, NodesUp, Submitted, Ticked
 from spanfit.queue.model.jobs import Forecast, QueueJob
-from spanfit.queue.model.nodes import Ground, NodeSet
+from spanfit.queue.model.nodes import NodeSet
 from spanfit.queue.model.state import QueueState
 from spanfit.queue.state.tasks import Outcome, Task, TaskKind
-from spanfit.topology.model import NodeState
-from spanfit.topology.reading import NodeFacts, folded, shown
+from spanfit.topology.reading import folded, shown
 
 NO_LIMIT_S = 365 * 86400.0
 """What a job without a time limit and without a forecast is taken to run [s]."""
@@ -104,21 +104,16 @@ def events_of(
     gone = links.keys() - found.keys()
     strays = {job_id: why for job_id, job in found.items() if (why := _stray(job_id, job, state, deeds))}
     back = [job_id for job_id, job in found.items() if _is_back(job_id, job, state, deeds)]
-    service = in_service(seen, state, here)
-    down, up = state.up & ~service, service & ~state.up
-    left = [job_id for job_id in (*gone, *strays, *back) if job_id in state.waiting or job_id in state.running]
+    service = in_service(seen, state, found, {*gone, *strays, *back})
     happenings = (
-        *([Happening(event=NodesDown(at_s=now_s, nodes=down))] if down else []),
-        *(Happening(event=_ending(job_id, state, gone, down, now_s)) for job_id in sorted(left)),
-        *([Happening(event=NodesUp(at_s=now_s, nodes=up))] if up else []),
+        *_goings(gone, (*strays, *back), service, state, now_s),
         *_comings(found, state, back, now_s, predict),
         Happening(event=Ticked(at_s=now_s)),
     )
+    unlinked = {job_id: job.slurm_id for job_id, job in found.items() if job_id not in links}
     return Difference(
         happenings=happenings,
-        links={
-            job_id: job.slurm_id for job_id, job in found.items() if _is_here(job_id, state) and job_id not in links
-        },
+        links={job_id: slurm_id for job_id, slurm_id in unlinked.items() if _is_here(job_id, state)},
         tasks=(
             *_holds(found, state, back),
             *_admissions(seen, found, state),
@@ -175,6 +170,20 @@ def _is_back(job_id: str, job: SeenJob, state: QueueState, deeds: Deeds) -> bool
 
 def _is_here(job_id: str, state: QueueState) -> bool:
     return job_id in state.running or (job_id in state.waiting and state.waiting[job_id].is_here)
+
+
+def _goings(
+    gone: Collection[str], let_go: Collection[str], service: NodeSet, state: QueueState, now_s: float
+) -> Iterator[Happening]:
+    """Yield nodes that leave, jobs that end, and nodes that return: no job is to start on what has just left."""
+    down, up = state.up & ~service, service & ~state.up
+    if down:
+        yield Happening(event=NodesDown(at_s=now_s, nodes=down))
+    for job_id in sorted((*gone, *let_go)):
+        if _is_known(job_id, state):
+            yield Happening(event=_ending(job_id, state, gone, down, now_s))
+    if up:
+        yield Happening(event=NodesUp(at_s=now_s, nodes=up))
 
 
 def _ending(job_id: str, state: QueueState, gone: Collection[str], down: NodeSet, now_s: float) -> Event:

@@ -19,7 +19,7 @@ PREFIX = "spanfit-"
 """Begins the name of every reservation that is the queue's."""
 JOB_NUMBER = re.compile(r"[0-9]+(?:[_+][0-9]+)*")
 """What Slurm calls a job, of an array or not; no job that is known by a name has such a one."""
-_REQUEUE_BY_NAME = 'scontrol requeuehold "$(squeue --noheader --format=%i --name="$1" --user="$2")"'
+_BY_NAME = 'scontrol "$1" "$(squeue --noheader --format=%i --name="$2" --user="$3")"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,40 +55,50 @@ def slurm_commands(task: Task, site: Site, slurm_id: str | None, *, is_reserved:
     is_reserved : bool
         Slurm has a reservation for the job already.
     """
-    reservation = reservation_name(task.job_id)
-    names = [site.ground.names[node] for node in sorted(task.order)]
-    nodes = f"ReqNodeList={fold_hostlist(names)}"
+    names = tuple(site.ground.names[node] for node in sorted(task.order))
+    if task.kind in (TaskKind.RESERVE, TaskKind.RELEASE):
+        return (Command(argv=_reservation_argv(task, names, is_reserved), needs_operator=True),)
     if slurm_id is None and JOB_NUMBER.fullmatch(task.job_id):
         slurm_id = task.job_id
-    job = f"JobId={slurm_id}" if slurm_id else f"JobName={task.job_id}"
-    match task.kind:
-        case TaskKind.RESERVE if is_reserved:
-            return (_operator("update", f"ReservationName={reservation}", f"Nodes={fold_hostlist(names)}"),)
-        case TaskKind.RESERVE:
-            asked = SlurmReservation(name=reservation, node_names=tuple(names), users=(task.owner,), flags=FLAGS)
-            return (Command(argv=reservation_argv(asked), needs_operator=True),)
-        case TaskKind.RELEASE:
-            return (_operator("delete", f"ReservationName={reservation}"),)
-        case TaskKind.START:
-            inside = (f"ReservationName={reservation}",) if is_reserved else ()
-            listed = slurm_id or f"jobname={task.job_id}"
-            # A job that was requeued would wait two minutes more before it starts.
-            fixed = ("scontrol", "update", job, nodes, "StartTime=now", *inside)
-            argvs = [fixed, ("scontrol", "release", listed)]
-        case TaskKind.ADMIT:
-            argvs = [("scontrol", "update", job, f"ReservationName={reservation}")]
-        case TaskKind.HOLD:
-            argvs = [("scontrol", "uhold", slurm_id or f"jobname={task.job_id}")]
-        case TaskKind.PREEMPT if slurm_id:
-            argvs = [("scontrol", "requeuehold", slurm_id)]
-        case TaskKind.PREEMPT:
-            argvs = [("sh", "-c", _REQUEUE_BY_NAME, "sh", task.job_id, task.owner)]
-        case TaskKind.CANCEL if slurm_id:
-            argvs = [("scancel", slurm_id)]
-        case TaskKind.CANCEL:
-            argvs = [("scancel", f"--name={task.job_id}", f"--user={task.owner}")]
+    argvs = _job_argvs(task, names, slurm_id, is_reserved)
     return tuple(Command(argv=argv, needs_operator=task.owner != site.user) for argv in argvs)
 
 
-def _operator(*arguments: str) -> Command:
-    return Command(argv=("scontrol", *arguments), needs_operator=True)
+def _reservation_argv(task: Task, names: tuple[str, ...], is_reserved: bool) -> tuple[str, ...]:
+    name = reservation_name(task.job_id)
+    if task.kind is TaskKind.RELEASE:
+        return ("scontrol", "delete", f"ReservationName={name}")
+    if is_reserved:
+        return ("scontrol", "update", f"ReservationName={name}", f"Nodes={fold_hostlist(names)}")
+    return reservation_argv(SlurmReservation(name=name, node_names=names, users=(task.owner,), flags=FLAGS))
+
+
+def _job_argvs(
+    task: Task, names: tuple[str, ...], slurm_id: str | None, is_reserved: bool
+) -> tuple[tuple[str, ...], ...]:
+    """Return what is to be done about a job itself; of a name, only its owner's."""
+    job = (f"JobId={slurm_id}",) if slurm_id else (f"JobName={task.job_id}", f"UserID={task.owner}")
+    inside = f"ReservationName={reservation_name(task.job_id)}"
+    match task.kind:
+        case TaskKind.START:
+            # A job that was requeued would wait two minutes more before it starts.
+            fixed = (f"ReqNodeList={fold_hostlist(names)}", "StartTime=now", *((inside,) if is_reserved else ()))
+            return (("scontrol", "update", *job, *fixed), _told(task, "release", slurm_id))
+        case TaskKind.ADMIT:
+            return (("scontrol", "update", *job, inside),)
+        case TaskKind.HOLD:
+            return (_told(task, "uhold", slurm_id),)
+        case TaskKind.PREEMPT:
+            return (_told(task, "requeuehold", slurm_id),)
+        case TaskKind.CANCEL if slurm_id:
+            return (("scancel", slurm_id),)
+        case TaskKind.CANCEL:
+            return (("scancel", f"--name={task.job_id}", f"--user={task.owner}"),)
+    raise ValueError(f"{task.kind} is about no job")
+
+
+def _told(task: Task, what: str, slurm_id: str | None) -> tuple[str, ...]:
+    """Return a command that takes a job's number; scontrol itself would take all jobs of a name, whoever's they are."""
+    if slurm_id:
+        return ("scontrol", what, slurm_id)
+    return ("sh", "-c", _BY_NAME, "sh", what, task.job_id, task.owner)

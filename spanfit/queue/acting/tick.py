@@ -1,4 +1,4 @@
-"""The parts of a tick: what happened is found, kept and decided about, or only foreseen; the caller then acts.
+"""The parts of a tick before it acts: what happened is found, kept and decided about, or foreseen [edge: files].
 
 From its look at the world until it has acted, a tick is alone in ``QueueStore.acting``: what another tick saw before
 would be told to the queue after what this one saw.

@@ -16,7 +16,7 @@ WAIT_S = 30.0
 def connect(path: Path, wait_s: float = WAIT_S) -> sqlite3.Connection:
     """Return a connection to a queue that is there; StoreError says what is wrong with its file."""
     if not path.is_file():
-        raise StoreError(f"{path}: no queue there; make one with: spanfit queue init CLUSTER --state {path}")
+        raise _absent(path)
     with explained(path):
         connection = _connect(path, "rw", wait_s)
     try:
@@ -45,10 +45,18 @@ def make(path: Path) -> sqlite3.Connection:
 
 def check_empty(path: Path, connection: sqlite3.Connection) -> None:
     """Raise StoreError where a file has tables."""
-    if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+    if _ntables(connection):
         raise StoreError(
             f"{path}: found a database, expected no file; name another with --state, or go on with this one"
         )
+
+
+def _absent(path: Path) -> StoreError:
+    return StoreError(f"{path}: no queue there; make one with: spanfit queue init CLUSTER --state {path}")
+
+
+def _ntables(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
 
 
 def _connect(path: Path, mode: str, wait_s: float) -> sqlite3.Connection:
@@ -66,6 +74,8 @@ def _prepare(path: Path, connection: sqlite3.Connection) -> None:
 def _check(path: Path, connection: sqlite3.Connection) -> None:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if not _ntables(connection):
+        raise _absent(path)
     if application != APPLICATION_ID:
         raise StoreError(f"{path}: not a queue of spanfit; name the right file with --state")
     if version != SCHEMA_VERSION:

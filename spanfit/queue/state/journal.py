@@ -69,6 +69,12 @@ def write_tasks(connection: sqlite3.Connection, event_id: int | None, tasks: Ite
     connection.executemany(query, rows)
 
 
+def write_outcome(connection: sqlite3.Connection, task_id: int, outcome: Outcome, said: str) -> None:
+    """Write how an attempt at a task ended."""
+    query = "UPDATE tasks SET outcome = ?, said = ?, attempts = attempts + 1 WHERE task_id = ?"
+    connection.execute(query, (outcome, said, task_id))
+
+
 _OPEN = """
 SELECT task_id, document, outcome, attempts, said FROM tasks WHERE outcome IN ('pending', 'failed') ORDER BY task_id
 """

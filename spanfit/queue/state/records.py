@@ -22,7 +22,7 @@ _ORDERS = frozenset({"order"})
 def _kind_word(kind: type) -> str:
     """Return the word for a class of event.
 
-    >>> from spanfit.queue.model import NodesDown
+    >>> from spanfit.queue.model.events import NodesDown
     >>> _kind_word(NodesDown)
     'nodes-down'
     """

@@ -224,9 +224,8 @@ class QueueStore:
 
     def settle(self, task_id: int, outcome: Outcome, said: str = "") -> None:
         """Note how an attempt at a task ended."""
-        query = "UPDATE tasks SET outcome = ?, said = ?, attempts = attempts + 1 WHERE task_id = ?"
         with writing(self.path, self._connection):
-            self._connection.execute(query, (outcome, said, task_id))
+            journal.write_outcome(self._connection, task_id, outcome, said)
 
     @contextmanager
     def acting(self) -> Iterator[None]:

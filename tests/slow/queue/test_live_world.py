@@ -1,7 +1,8 @@
 """The queue over a modelled Slurm in which everything goes wrong: what it believes comes to be what is.
 
 The model starts a released job on the nodes it requires once they are idle, as Slurm does, and refuses what Slurm
-refuses. Commands fail at random, jobs end, are requeued, cancelled and started by other hands, nodes die and drain.
+refuses. Commands fail at random, done or not; jobs end, are requeued, cancelled and started by other hands; nodes die
+and drain.
 """
 
 import random
@@ -95,11 +96,13 @@ class ModelSlurm:
                 self.jobs[job.number] = replace(job, nodes=chosen)
 
     def tell(self, argv: tuple[str, ...]) -> Answer:
-        """Do what a command says, or refuse."""
+        """Do what a command says, or refuse; now and then the answer is lost, whether it was done or not."""
+        is_lost, is_done = self.rng.random() < self.failures, self.rng.random() < 0.5
         try:
-            if self.rng.random() < self.failures:
+            if not is_lost or is_done:
+                self._do(list(argv))
+            if is_lost:
                 raise RefusedError("Socket timed out")
-            self._do(list(argv))
         except RefusedError as error:
             return Answer(argv=argv, code=1, out="", err=str(error))
         return Answer(argv=argv, code=0, out="", err="")
@@ -288,9 +291,11 @@ def test_the_queue_and_the_world_come_to_agree(tmp_path: Path, seed: int) -> Non
             world.administer()
     world.slurm.failures = 0.0
     world.slurm.states = dict.fromkeys(GROUND.names, NodeState.IDLE)
-    for _ in range(QUIET_TICKS):
+    for nticks in range(3 * QUIET_TICKS):
         last = world.tick()
         world.administer()
+        if nticks >= QUIET_TICKS and not any(deed.is_news for deed in last):
+            break
     state, there = world.store.state(), world.slurm.jobs
     links = world.store.links()
     assert [deed.text for deed in last if deed.outcome is Outcome.FAILED] == []

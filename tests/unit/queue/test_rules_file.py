@@ -37,10 +37,18 @@ def test_every_mistake_is_said_at_once(tmp_path: Path) -> None:
     assert len(lines) == 5
 
 
-def test_what_no_queue_can_follow_is_refused(tmp_path: Path) -> None:
+def test_what_no_queue_can_follow_is_said_with_all_else(tmp_path: Path) -> None:
+    text = f'interval = "0s"\nquantile = 1.0\ndepth = 0\npolicy = "best"\nageing = "{"9" * 400}d"\nspeed = 9\n'
     with pytest.raises(ConfigError) as error:
-        read(tmp_path, 'interval = "0s"\nquantile = 1.0\ndepth = 0\n')
-    assert len(str(error.value).splitlines()) == 3
+        read(tmp_path, text)
+    keys = [line.split(": ")[1] for line in str(error.value).splitlines()]
+    assert sorted(keys) == ["ageing", "depth", "interval", "policy", "quantile", "speed"]
+
+
+@pytest.mark.parametrize("quantile", ["nan", "inf", "-0.1", "true", '"0.9"'])
+def test_a_quantile_is_a_share(tmp_path: Path, quantile: str) -> None:
+    with pytest.raises(ConfigError, match="quantile: found"):
+        read(tmp_path, f"quantile = {quantile}")
 
 
 def test_what_is_no_toml_is_said(tmp_path: Path) -> None:

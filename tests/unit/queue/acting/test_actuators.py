@@ -28,10 +28,16 @@ def test_a_start_fixes_the_nodes_and_releases_the_job() -> None:
     ]
 
 
-def test_a_job_known_by_name_only_is_named() -> None:
+def test_a_job_known_by_name_only_is_its_owners() -> None:
+    by_name = 'scontrol "$1" "$(squeue --noheader --format=%i --name="$2" --user="$3")" sh'
     assert lines(START) == [
-        "scontrol update JobName=train-7 ReqNodeList=n[01-03] StartTime=now",
-        "scontrol release jobname=train-7",
+        "scontrol update JobName=train-7 UserID=ann ReqNodeList=n[01-03] StartTime=now",
+        f"sh -c {by_name} release train-7 ann",
+    ]
+    assert lines(replace(START, kind=TaskKind.HOLD)) == [f"sh -c {by_name} uhold train-7 ann"]
+    assert lines(replace(START, kind=TaskKind.PREEMPT)) == [f"sh -c {by_name} requeuehold train-7 ann"]
+    assert lines(replace(START, kind=TaskKind.ADMIT)) == [
+        "scontrol update JobName=train-7 UserID=ann ReservationName=spanfit-train-7"
     ]
 
 
@@ -61,7 +67,6 @@ def test_a_reservation_that_is_there_gets_other_nodes() -> None:
         (TaskKind.PREEMPT, "12", "scontrol requeuehold 12"),
         (TaskKind.ADMIT, "12", "scontrol update JobId=12 ReservationName=spanfit-llm-1"),
         (TaskKind.HOLD, "12", "scontrol uhold 12"),
-        (TaskKind.HOLD, None, "scontrol uhold jobname=llm-1"),
         (TaskKind.CANCEL, "12", "scancel 12"),
         (TaskKind.CANCEL, None, "scancel --name=llm-1 --user=ann"),
     ],

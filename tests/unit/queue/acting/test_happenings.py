@@ -1,4 +1,3 @@
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -6,97 +5,15 @@ import pytest
 
 from spanfit.queue.acting.deeds import act
 from spanfit.queue.acting.happenings import Difference, Memory, events_of
-from spanfit.queue.acting.seen import Seen, SeenJob
+from spanfit.queue.acting.seen import Seen
 from spanfit.queue.acting.simulate_actuator import Simulate
-from spanfit.queue.model.events import Arrived, Cancelled, Finished, NodesDown, NodesUp, Submitted, Ticked
+from spanfit.queue.model.events import Arrived, Cancelled, Finished, NodesDown, Submitted, Ticked
 from spanfit.queue.model.jobs import Forecast
-from spanfit.queue.model.state import QueueState
-from spanfit.queue.state.store import QueueStore
 from spanfit.queue.state.tasks import Outcome, TaskKind
 from spanfit.topology.model import NodeState
-from spanfit.topology.reading import NodeFacts, Reservation
-from tests.unit.queue.stores import GROUND, OPENED_S, new_store, submitted
-
-NOW_S = OPENED_S + 60
-TICK = Ticked(at_s=NOW_S)
-IDLE = {name: NodeFacts(name=name, state=NodeState.IDLE, words=("IDLE",)) for name in GROUND.names}
-
-
-def a_seen(slurm_id: str, **more: object) -> SeenJob:
-    fields: dict[str, object] = {
-        "slurm_id": slurm_id,
-        "name": "sh",
-        "user": "ann",
-        "account": "physics",
-        "is_pending": True,
-        "is_ending": False,
-        "is_held": True,
-        "nnodes": 3,
-        "ncpus": 24,
-        "ngpus": 24,
-        "time_limit_s": 7200.0,
-        "submitted_s": OPENED_S,
-        "nodes": (),
-        "is_marked": True,
-    } | more
-    return SeenJob(**fields)  # type: ignore[arg-type]
-
-
-def on_nodes(job: SeenJob, nodes: Sequence[str]) -> SeenJob:
-    return replace(job, is_pending=False, is_held=False, nodes=tuple(nodes))
-
-
-def facts(state: NodeState, *words: str) -> NodeFacts:
-    return NodeFacts(name="", state=state, words=words)
-
-
-class Live:
-    """A queue and a Slurm beside it."""
-
-    def __init__(self, path: Path) -> None:
-        self.store: QueueStore = new_store(path)
-        self.nodes = dict(IDLE)
-        self.jobs: dict[str, SeenJob] = {}
-        self.reservations: dict[str, Reservation] = {}
-
-    @property
-    def state(self) -> QueueState:
-        return self.store.state()
-
-    def difference(self, deeds: dict[str, tuple[TaskKind, Outcome]] | None = None) -> Difference:
-        seen = Seen(nodes=self.nodes, jobs=tuple(self.jobs.values()), reservations=self.reservations)
-        store = self.store
-        memory = Memory(
-            links=store.links(),
-            deeds=store.last_deeds() if deeds is None else deeds,
-            cancelled=store.cancelled(),
-            reserved=store.ever_reserved(),
-        )
-        return events_of(seen, self.state, memory, NOW_S)
-
-    def look(self, deeds: dict[str, tuple[TaskKind, Outcome]] | None = None) -> Difference:
-        """Return the difference and keep it."""
-        found = self.difference(deeds)
-        for job_id, slurm_id in found.links.items():
-            self.store.link(job_id, slurm_id)
-        for happening in found.happenings:
-            self.store.step(happening.event, is_seen=True, link=happening.link)
-        return found
-
-    def queue(self, slurm_id: str, **more: object) -> None:
-        """Let a held job wait in Slurm."""
-        self.jobs[slurm_id] = a_seen(slurm_id, **more)
-
-    def run(self, slurm_id: str, job_id: str | None = None) -> None:
-        """Let Slurm run a job where the queue put it, as it was told to."""
-        list(act(self.store, Simulate()))
-        names = GROUND.members(self.state.running[job_id or slurm_id].nodes)
-        self.jobs[slurm_id] = on_nodes(self.jobs[slurm_id], names)
-        self.mark(names, NodeState.ALLOCATED, "ALLOCATED")
-
-    def mark(self, names: Sequence[str], state: NodeState, *words: str) -> None:
-        """Let nodes be in a state."""
-        self.nodes |= {name: facts(state, *words) for name in names}
+from spanfit.topology.reading import Reservation
+from tests.unit.queue.acting.live import IDLE, NOW_S, TICK, Live, on_nodes
+from tests.unit.queue.stores import GROUND, OPENED_S, submitted
 
 
 @pytest.fixture
@@ -202,30 +119,6 @@ def test_a_reservation_made_when_its_job_had_gone_is_deleted(live: Live) -> None
     assert [(task.kind, task.job_id) for task in live.look().tasks] == [(TaskKind.RELEASE, "llm")]
 
 
-@pytest.mark.parametrize(("is_active", "nevents"), [(True, 2), (None, 2), (False, 1)])
-def test_a_job_that_a_foreign_reservation_shuts_out_is_planned_anew(
-    live: Live, is_active: bool | None, nevents: int
-) -> None:
-    live.queue("12")
-    live.look()
-    names = GROUND.members(live.state.running["12"].nodes)
-    live.reservations["m"] = Reservation(name="m", nodes=names[:1], start="", end="", is_active=is_active)
-    if is_active is not False:
-        live.mark(names[:1], NodeState.RESERVED, "IDLE", "RESERVED")
-    events = live.look().events
-    assert len(events) == nevents
-    assert (names == GROUND.members(live.state.running["12"].nodes)) == (nevents == 1)
-
-
-def test_a_started_job_that_slurm_has_not_started_yet_keeps_its_nodes(live: Live) -> None:
-    live.queue("12")
-    live.look()
-    list(act(live.store, Simulate()))
-    live.jobs["12"] = replace(live.jobs["12"], is_held=False)
-    live.mark(GROUND.members(live.state.running["12"].nodes), NodeState.RESERVED, "IDLE", "PLANNED")
-    assert live.difference().events == (TICK,)
-
-
 def test_a_job_that_runs_and_ends(live: Live) -> None:
     live.queue("12")
     live.look()
@@ -235,17 +128,6 @@ def test_a_job_that_runs_and_ends(live: Live) -> None:
     live.nodes = dict(IDLE)
     assert live.look().events == (Finished(at_s=NOW_S, job_id="12"), TICK)
     assert live.store.links() == {}
-
-
-def test_nodes_that_are_tidied_up_after_a_job_are_in_service(live: Live) -> None:
-    live.queue("12")
-    live.look()
-    names = GROUND.members(live.state.running["12"].nodes)
-    live.jobs["12"] = replace(on_nodes(live.jobs["12"], names), is_ending=True)
-    live.mark(names, NodeState.ALLOCATED, "IDLE", "COMPLETING")
-    assert live.difference().events == (TICK,)
-    del live.jobs["12"]
-    assert live.difference().events == (Finished(at_s=NOW_S, job_id="12"), TICK)
 
 
 def test_a_waiting_job_that_is_gone_was_cancelled(live: Live) -> None:
@@ -305,68 +187,6 @@ def test_a_job_announced_with_other_nodes_is_said(live: Live) -> None:
     live.store.step(submitted("llm", 5, expected_start_s=OPENED_S + 3600))
     live.queue("12", name="llm")
     assert live.look().remarks == ("job llm was announced with 5 nodes and asks Slurm for 3; correct one",)
-
-
-@pytest.mark.parametrize(
-    ("state", "words"),
-    [
-        (NodeState.DOWN, ("DOWN",)),
-        (NodeState.DRAINED, ("IDLE", "DRAIN")),
-        (NodeState.ALLOCATED, ("ALLOCATED",)),
-        (NodeState.RESERVED, ("IDLE", "RESERVED")),
-        (NodeState.RESERVED, ("IDLE", "PLANNED")),
-    ],
-)
-def test_nodes_that_are_not_free_leave_service_and_come_back(live: Live, state: NodeState, words: list[str]) -> None:
-    live.mark(["n05"], state, *words)
-    assert live.look().events == (NodesDown(at_s=NOW_S, nodes=1 << 5), TICK)
-    assert live.difference().events == (TICK,)
-    live.nodes = dict(IDLE)
-    assert live.difference().events == (NodesUp(at_s=NOW_S, nodes=1 << 5), TICK)
-
-
-def test_a_node_that_slurm_does_not_know_is_out_of_service_and_said(live: Live) -> None:
-    del live.nodes["n05"]
-    found = live.look()
-    assert found.events == (NodesDown(at_s=NOW_S, nodes=1 << 5), TICK)
-    assert found.remarks == ("Slurm does not know n05; they are out of service",)
-
-
-def test_nodes_reserved_for_the_queues_own_jobs_are_in_service(live: Live) -> None:
-    live.store.step(submitted("llm", 3, expected_start_s=OPENED_S + 3600))
-    names = GROUND.members(live.state.reservations["llm"].nodes)
-    live.mark(names, NodeState.RESERVED, "IDLE", "RESERVED")
-    name = "spanfit-llm"
-    live.reservations[name] = Reservation(name=name, nodes=names, start="", end="", is_active=True)
-    assert live.difference().events == (TICK,)
-    live.mark(names[:1], NodeState.RESERVED, "IDLE", "RESERVED", "MAINTENANCE")
-    assert live.difference().events[0] == NodesDown(at_s=NOW_S, nodes=GROUND.node_set(names[:1]))
-
-
-def test_a_node_that_drains_under_a_job_leaves_when_the_job_ends(live: Live) -> None:
-    live.queue("12")
-    live.look()
-    live.run("12")
-    names = GROUND.members(live.state.running["12"].nodes)
-    live.mark(names[:1], NodeState.DRAINED, "ALLOCATED", "DRAIN")
-    assert live.difference().events == (TICK,)
-    del live.jobs["12"]
-    live.nodes = dict(IDLE)
-    live.mark(names[:1], NodeState.DRAINED, "IDLE", "DRAIN")
-    live.look()
-    assert live.state.up == GROUND.everything & ~GROUND.node_set(names[:1])
-    assert (live.state.running, live.state.waiting) == ({}, {})
-
-
-def test_a_node_that_dies_before_its_job_started_frees_the_job(live: Live) -> None:
-    live.queue("12")
-    live.look()
-    first = live.state.running["12"].nodes
-    live.mark(GROUND.members(first)[:1], NodeState.DOWN, "DOWN")
-    live.look({"12": (TaskKind.START, Outcome.FAILED)})
-    again = live.state.running["12"].nodes
-    assert again != first
-    assert again & ~live.state.up == 0
 
 
 def test_a_job_that_another_hand_requeued_waits_again(live: Live) -> None:
@@ -437,13 +257,3 @@ def test_a_job_that_is_still_to_be_stopped_is_no_stray(live: Live, outcome: Outc
         [],
         [NodesDown(at_s=NOW_S, nodes=GROUND.everything & ~live.state.running["llm"].nodes)],
     )
-
-
-def test_a_node_taken_by_a_stranger_frees_the_job_that_was_to_start_on_it(live: Live) -> None:
-    live.queue("12")
-    live.look()
-    names = GROUND.members(live.state.running["12"].nodes)
-    live.jobs["99"] = on_nodes(a_seen("99", is_marked=False), names[:1])
-    live.mark(names[:1], NodeState.ALLOCATED, "ALLOCATED")
-    live.look({"12": (TaskKind.START, Outcome.FAILED)})
-    assert not live.state.running["12"].nodes & GROUND.node_set(names[:1])

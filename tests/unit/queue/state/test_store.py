@@ -16,6 +16,7 @@ from spanfit.queue.model.state import QueueState
 from spanfit.queue.policy.choosing import choose
 from spanfit.queue.policy.decide import decide
 from spanfit.queue.state import journal
+from spanfit.queue.state.database import make
 from spanfit.queue.state.replay import differences
 from spanfit.queue.state.store import QueueStore
 from spanfit.queue.state.tasks import Outcome, TaskKind
@@ -69,6 +70,10 @@ def test_another_schema_version_is_refused_with_the_cure(tmp_path: Path, number:
 def test_what_is_no_queue_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no queue there; make one with: spanfit queue init"):
         open_store(tmp_path / "absent.sqlite")
+    make(tmp_path / "begun.sqlite").close()
+    with pytest.raises(StoreError, match="no queue there; make one with: spanfit queue init"):
+        open_store(tmp_path / "begun.sqlite")
+    new_store(tmp_path / "begun.sqlite").close()
     (tmp_path / "text.sqlite").write_text("no database, and longer than the head of one is, a hundred bytes " * 4)
     with pytest.raises(StoreError, match="not a whole database"):
         open_store(tmp_path / "text.sqlite")
