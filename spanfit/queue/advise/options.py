@@ -6,6 +6,7 @@ spreads cost. An option is a rule to stop waiting: start as soon as the step is 
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -26,8 +27,13 @@ from spanfit.results.schema import Estimate
 Floats = npt.NDArray[np.float64]
 
 _SAME = 1e-9
+LEAST_GAIN = 0.01
+"""A placement is worth a look where its step is shorter by this share than that of the option before."""
 MOST_OPTIONS = 5
 """Placements that are told; those that save least are left out."""
+MOST_LOOKS, LEAST_DRAWS = 300, 20
+"""Drawing ends when the chooser and the costs were asked about so many sets of nodes, but not before so many draws."""
+_EXPECTED_LOOKS, _COARSE_LOOKS = 40, 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +79,7 @@ class Advice:
         Index of the option that ends soonest in the mean, and that no other beats in more than 2.5% of draws; None:
         cannot tell.
     ndraws : int
+        Draws that were made; see MOST_LOOKS.
     remarks : tuple of str
         What limits the answer, a sentence each.
     """
@@ -117,7 +124,9 @@ def advise(
     choose : Chooser
     quantile : float
         Of upper forecasts.
-    ndraws, seed : int
+    ndraws : int
+        The most draws that are made.
+    seed : int
 
     Raises
     ------
@@ -138,12 +147,12 @@ def advise(
     law, lengths = law_of(forecast, quantile), rng.uniform(size=ndraws)
     runtimes_s = np.array([law.draw_s(float(share)) for share in lengths])
     waits_s, steps = _drawn(places, rules, state, quantile, at)
-    finishes_s = waits_s + runtimes_s[:, np.newaxis] * steps
+    finishes_s = waits_s + runtimes_s[: len(waits_s), np.newaxis] * steps
     return Advice(
         job_id=job.job_id,
         options=tuple(_options(places, rules, waits_s, steps, finishes_s)),
         best=_best(finishes_s),
-        ndraws=ndraws,
+        ndraws=len(waits_s),
         remarks=costs.remarks([rule.order for rule in rules]),
     )
 
@@ -174,6 +183,15 @@ class _Places:
         self.usable = state.up & suitable & ~reserved
         self._known: dict[tuple[int, ...], _Place] = {}
 
+    @property
+    def nlooks(self) -> int:
+        """How many sets of nodes the chooser was asked about."""
+        return len(self._known)
+
+    def first_with_nodes(self, timeline: _Timeline) -> int:
+        """Return the first moment with as many nodes as the job asks for, else one beyond the last."""
+        return bisect_left(timeline, self.job.nnodes, key=lambda moment: (moment[1] & self.usable).bit_count())
+
     def on(self, free: NodeSet) -> "_Place":
         """Return the placement that the chooser makes; its step is infinite where it makes none."""
         allowed = free & self.usable
@@ -193,12 +211,14 @@ class _Places:
 def _rules(places: _Places, timeline: _Timeline) -> list[_Place]:
     """Return what is worth a look: each better placement on the expected way, the soonest first.
 
-    Of many, those are left out that shorten the step least against the one before.
+    Of many moments, as many as are to be looked at are taken evenly; of many placements, those are left out that
+    shorten the step least against the one before.
     """
+    first = places.first_with_nodes(timeline)
     found: list[_Place] = []
-    for _, free in timeline:
-        place = places.on(free)
-        if place.order and (not found or place.step < found[-1].step - _SAME):
+    for index in _spread_over(first, len(timeline) - 1, _EXPECTED_LOOKS):
+        place = places.on(timeline[index][1])
+        if place.order and (not found or place.step < found[-1].step * (1 - LEAST_GAIN)):
             found.append(place)
     while len(found) > MOST_OPTIONS:
         inner = range(1, len(found) - 1)
@@ -206,31 +226,59 @@ def _rules(places: _Places, timeline: _Timeline) -> list[_Place]:
     return found
 
 
+def _spread_over(first: int, last: int, most: int) -> list[int]:
+    """Return at most so many whole numbers from ``first`` to ``last``, with both of them.
+
+    >>> _spread_over(3, 12, 4), _spread_over(3, 5, 4), _spread_over(3, 2, 4)
+    ([3, 6, 9, 12], [3, 4, 5], [])
+    """
+    if last - first < most:
+        return list(range(first, last + 1))
+    return [first + (last - first) * index // (most - 1) for index in range(most)]
+
+
 def _drawn(
     places: _Places, rules: Sequence[_Place], state: QueueState, quantile: float, at: Floats
 ) -> tuple[Floats, Floats]:
-    """Return the waits [s] and the steps of each draw and rule, of shape (ndraws, nrules)."""
-    waits_s, steps = np.empty((len(at), len(rules))), np.empty((len(at), len(rules)))
+    """Return the waits [s] and the steps of each draw and rule, of shape (ndraws, nrules).
+
+    Draws end early where the looks are used up.
+    """
+    waits_s: list[list[float]] = []
+    steps: list[list[float]] = []
     runs = list(state.running.values())
     for draw, shares in enumerate(at.tolist()):
+        if draw >= LEAST_DRAWS and places.nlooks >= MOST_LOOKS:
+            break
         ends_s = [drawn_end_s(run, state.now_s, quantile, share) for run, share in zip(runs, shares, strict=True)]
         timeline = _timeline(state, ends_s)
-        for index, rule in enumerate(rules):
-            waits_s[draw, index], place = _first(places, timeline, rule.step if index else math.inf)
-            steps[draw, index] = places.drawn(place)[draw]
-    return waits_s, steps
+        found = [_first(places, timeline, rule.step if index else math.inf) for index, rule in enumerate(rules)]
+        waits_s.append([wait_s for wait_s, _ in found])
+        steps.append([float(places.drawn(place)[draw]) for _, place in found])
+    return np.array(waits_s), np.array(steps)
 
 
 def _first(places: _Places, timeline: _Timeline, step: float) -> tuple[float, _Place]:
-    """Return when a placement whose step is at most so long is free [s]; by halves, since more nodes are no worse.
+    """Return when a placement whose step is at most so long is free [s], else the last there is.
 
-    With an infinite ``step``: as soon as there is any placement.
+    Some moments are looked at one after the other, since the chooser may do worse with more nodes; the time since the
+    one before is searched by halves.
     """
-    low, high = -1, len(timeline) - 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        place = places.on(timeline[middle][1])
-        low, high = (low, middle) if place.order and place.step <= step + _SAME else (middle, high)
+
+    def is_good(index: int) -> bool:
+        place = places.on(timeline[index][1])
+        return bool(place.order) and place.step <= step + _SAME
+
+    first, last = places.first_with_nodes(timeline), len(timeline) - 1
+    before, high = first - 1, last
+    for index in _spread_over(first, last, _COARSE_LOOKS):
+        if index == last or is_good(index):
+            high = index
+            break
+        before = index
+    while high - before > 1:
+        middle = (before + high) // 2
+        before, high = (before, middle) if is_good(middle) else (middle, high)
     return timeline[high][0], places.on(timeline[high][1])
 
 

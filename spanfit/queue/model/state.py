@@ -1,6 +1,5 @@
 """All that a decision depends on. Standard library."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -26,30 +25,18 @@ class Standing:
         Of each job that waits and is here, in order.
     ages : tuple of (float, QueueKey)
         Since when each of them waits, longest waiting first.
-    sizes : mapping of int to int
-        How many of them ask for each number of nodes.
     ends : tuple of (float, str)
         (expected end, job id) of each running job, soonest first.
     announced : frozenset of str
         Announced jobs that wait, here or not.
-    quiet_until_s : float
-        Until then time alone changes nothing, Unix time [s].
-    is_guarded : bool
-        Whether a job waits for which nodes are kept free.
-    unsound : frozenset of str
-        Announced jobs whose reservation lacked nodes when it was last checked.
     """
 
     rules: QueueRules
     taken: NodeSet
     queue: tuple[QueueKey, ...]
     ages: tuple[tuple[float, QueueKey], ...]
-    sizes: Mapping[int, int]
     ends: tuple[tuple[float, str], ...]
     announced: frozenset[str]
-    quiet_until_s: float = -math.inf
-    is_guarded: bool = False
-    unsound: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,6 @@ It asks no clock, draws nothing at random and reads no file: the same events giv
 replay.
 """
 
-from dataclasses import replace
 from functools import singledispatch
 
 from spanfit.queue.model.events import (
@@ -25,8 +24,8 @@ from spanfit.queue.policy.admission import Zone
 from spanfit.queue.policy.desk import Desk
 from spanfit.queue.policy.explain import explain_fresh
 from spanfit.queue.policy.occupancy import suitable
-from spanfit.queue.policy.passes import RESERVING, changes_nothing, guards, look, try_job, zones_of
-from spanfit.queue.policy.quiet import is_quiet, quiet_until_s
+from spanfit.queue.policy.passes import RESERVING, look, try_job, zones_of
+from spanfit.queue.policy.prospects import occupants
 from spanfit.queue.policy.reserve import attend
 from spanfit.queue.policy.words import nodes_in_words
 
@@ -38,44 +37,28 @@ def decide(
 
     Events that say nothing new, such as the end of a job that does not run, change nothing but the time.
     """
-    now_s = max(state.now_s, event.at_s)
-    if isinstance(event, Ticked) and is_quiet(state, now_s, rules):
-        return replace(state, now_s=now_s), ()
-    desk = Desk(state, now_s, rules, choose)
+    desk = Desk(state, event.at_s, rules, choose)
     _apply(event, desk)
     if desk.announced and rules.policy in RESERVING:
         attend(desk)
     zones = _look(event, desk)
     explain_fresh(desk, zones)
-    is_guarded = guards(desk)
-    return desk.result(quiet_until_s(desk, is_guarded=is_guarded), is_guarded=is_guarded)
+    return desk.result()
 
 
 def _look(event: Event, desk: Desk) -> list[Zone]:
-    """Look at the whole queue, or only at a new job where nothing else can have become possible.
+    """Look at the whole queue.
 
     The paper's loop sleeps between two intervals: it looks at a new job at once, at those it delayed when time goes on.
     """
-    is_paper = desk.rules.policy is PolicyName.PAPER
+    if desk.rules.policy is not PolicyName.PAPER or isinstance(event, Ticked):
+        return look(desk)
+    zones = zones_of(desk)
     if isinstance(event, Submitted):
         each = desk.waiting.get(event.job.job_id)
-        if each is None or not each.is_here:
-            if is_paper or (desk.is_quiet and not desk.was_guarded):
-                return zones_of(desk)
-        elif desk.is_quiet and each.job.nnodes > desk.free.bit_count() and changes_nothing(desk, each):
-            return zones_of(desk)
-        elif is_paper or (desk.is_quiet and not desk.was_guarded and _is_looked_at(desk)):
-            zones = zones_of(desk)
+        if each is not None and each.is_here:
             try_job(desk, each, zones)
-            return zones
-    if is_paper and not isinstance(event, Ticked):
-        return zones_of(desk)
-    return look(desk)
-
-
-def _is_looked_at(desk: Desk) -> bool:
-    """Return whether a new job is among those that are looked at, and changes nothing for others where it waits."""
-    return len(desk.queue) <= desk.rules.depth and not guards(desk)
+    return zones
 
 
 @singledispatch
@@ -122,10 +105,9 @@ def _(event: Finished, desk: Desk) -> None:
 @_apply.register
 def _(event: NodesDown, desk: Desk) -> None:
     desk.up &= ~event.nodes
-    desk.doubt()
-    for job_id, run in list(desk.running.items()):
-        if lost := run.nodes & event.nodes:
-            desk.stop(job_id, f"{', '.join(desk.ground.members(lost)[:3])} left service")
+    for run in occupants(desk, event.nodes):
+        lost = desk.ground.members(run.nodes & event.nodes)
+        desk.stop(run.job.job_id, f"{', '.join(lost[:3])} left service")
 
 
 @_apply.register

@@ -32,39 +32,28 @@ class Desk:
         self.waiting, self.running = dict(state.waiting), dict(state.running)
         self.reservations = dict(state.reservations)
         self.taken = standing.taken
-        self.queue, self.ages, self.sizes = list(standing.queue), list(standing.ages), dict(standing.sizes)
+        self.queue, self.ages = list(standing.queue), list(standing.ages)
         self.announced = set(standing.announced)
-        self.is_quiet, self.was_guarded = self.now_s < standing.quiet_until_s, standing.is_guarded
         self.fresh: list[str] = []
         self.decisions: list[Decision] = []
-        self.ends, self.unsound = list(standing.ends), set(standing.unsound)
+        self.ends = list(standing.ends)
         self._expect_anew()
 
     def _expect_anew(self) -> None:
         """Expect later ends of jobs that should have ended by now."""
-        if self.ends and self.ends[0][0] <= self.now_s:
-            self.doubt()
         while self.ends and self.ends[0][0] <= self.now_s:
             job_id = self.ends.pop(0)[1]
             insort(self.ends, (expected_end_s(self.running[job_id], self.now_s, self.rules), job_id))
 
-    def doubt(self) -> None:
-        """Have all reservations checked anew: what they counted on has changed for the worse."""
-        self.unsound.update(self.reservations)
-
-    def result(self, quiet_until_s: float, *, is_guarded: bool) -> tuple[QueueState, tuple[Decision, ...]]:
+    def result(self) -> tuple[QueueState, tuple[Decision, ...]]:
         """Return the state that the desk holds now, and what was decided."""
         standing = Standing(
             rules=self.rules,
             taken=self.taken,
             queue=tuple(self.queue),
             ages=tuple(self.ages),
-            sizes=self.sizes,
             ends=tuple(self.ends),
             announced=frozenset(self.announced),
-            quiet_until_s=quiet_until_s,
-            is_guarded=is_guarded,
-            unsound=frozenset(self.unsound),
         )
         state = QueueState(
             ground=self.ground,
@@ -100,24 +89,18 @@ class Desk:
         self._line_up(here)
 
     def _line_up(self, each: Waiting) -> None:
-        job = each.job
         key = queue_key(each, self.rules)
         insort(self.queue, key)
         insort(self.ages, (each.since_s, key))
-        self.sizes[job.nnodes] = self.sizes.get(job.nnodes, 0) + 1
 
     def leave(self, job_id: str) -> Waiting:
         """Let a job wait no longer."""
         each = self.waiting.pop(job_id)
-        job = each.job
         self.announced.discard(job_id)
         if each.is_here:
             key = queue_key(each, self.rules)
             del self.queue[bisect_left(self.queue, key)]
             del self.ages[bisect_left(self.ages, (each.since_s, key))]
-            self.sizes[job.nnodes] -= 1
-            if not self.sizes[job.nnodes]:
-                del self.sizes[job.nnodes]
         return each
 
     def end(self, job_id: str) -> Running:
@@ -130,8 +113,7 @@ class Desk:
     def start(self, job_id: str, order: tuple[int, ...], reason: str) -> None:
         """Start a waiting job on nodes; its reservation, if any, has done its work."""
         each = self.leave(job_id)
-        if self.reservations.pop(job_id, None) is not None:
-            self.unsound.discard(job_id)
+        self.reservations.pop(job_id, None)
         nodes = node_set(order)
         run = self.running[job_id] = Running(
             job=each.job,
@@ -142,8 +124,6 @@ class Desk:
             npreemptions=each.npreemptions,
         )
         self.taken |= nodes
-        if each.job.is_announced:
-            self.doubt()
         insort(self.ends, (expected_end_s(run, self.now_s, self.rules), job_id))
         self.say(DecisionKind.START, job_id, reason, order=order)
 
@@ -164,14 +144,12 @@ class Desk:
     def reserve(self, reservation: Reservation, reason: str) -> None:
         """Hold nodes for an announced job, instead of those that it may have had."""
         self.reservations[reservation.job_id] = reservation
-        self.unsound.add(reservation.job_id)
         self.explain(reservation.job_id, reason, reservation.start_s)
         self.say(DecisionKind.RESERVE, reservation.job_id, reason, order=reservation.order, until_s=reservation.end_s)
 
     def release(self, job_id: str, reason: str) -> None:
         """Give up a reservation."""
         held = self.reservations.pop(job_id)
-        self.unsound.discard(job_id)
         if job_id in self.waiting:
             self.explain(job_id, reason, None)
         self.say(DecisionKind.RELEASE, job_id, reason, order=held.order)

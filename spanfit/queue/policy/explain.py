@@ -10,7 +10,7 @@ from spanfit.queue.policy.admission import Zone
 from spanfit.queue.policy.desk import Desk
 from spanfit.queue.policy.occupancy import counted_s, expected_end_s, suitable
 from spanfit.queue.policy.packing import pack
-from spanfit.queue.policy.passes import RESERVING, Shadows, in_order, zones_of
+from spanfit.queue.policy.passes import RESERVING, Shadows, depth_of, in_order, zones_of
 from spanfit.queue.policy.words import clock, nodes_in_words
 
 
@@ -93,7 +93,7 @@ def why(state: QueueState, job_id: str, rules: QueueRules) -> Why:
     desk = Desk(state, state.now_s, rules, pack)
     zones, ahead = _ahead(desk, job_id)
     found = reason(desk, each, zones)
-    if ahead >= rules.depth:
+    if ahead >= depth_of(desk):
         found = f"{found}; {ahead} jobs go before it, and {rules.depth} are looked at at a time"
     elif ahead:
         found = f"{found}; {ahead} go before it" if ahead > 1 else f"{found}; 1 goes before it"
@@ -116,7 +116,7 @@ def predicted_starts(state: QueueState, rules: QueueRules) -> Mapping[str, float
     desk = Desk(state, state.now_s, rules, pack)
     starts = {job_id: held.start_s for job_id, held in state.reservations.items()}
     shadows = Shadows(desk)
-    for _, _, job_id, *_ in in_order(desk, rules.depth)[1]:
+    for _, _, job_id, *_ in in_order(desk, depth_of(desk))[1]:
         if (shadow := shadows.of(desk.waiting[job_id])) is not None:
             starts[job_id] = shadow.start_s
     return starts

@@ -66,9 +66,6 @@ def standing_of(state: QueueState, rules: QueueRules) -> Standing:
     if kept is not None and (kept.rules is rules or kept.rules == rules):
         return kept
     here = [each for each in state.waiting.values() if each.is_here]
-    sizes: dict[int, int] = {}
-    for each in here:
-        sizes[each.job.nnodes] = sizes.get(each.job.nnodes, 0) + 1
     taken = 0
     for run in state.running.values():
         taken |= run.nodes
@@ -77,8 +74,6 @@ def standing_of(state: QueueState, rules: QueueRules) -> Standing:
         taken=taken,
         queue=tuple(sorted(queue_key(each, rules) for each in here)),
         ages=tuple(sorted((each.since_s, queue_key(each, rules)) for each in here)),
-        sizes=sizes,
         ends=tuple(sorted((expected_end_s(run, state.now_s, rules), job_id) for job_id, run in state.running.items())),
         announced=frozenset(each.job.job_id for each in state.waiting.values() if each.job.is_announced),
-        unsound=frozenset(state.reservations),
     )

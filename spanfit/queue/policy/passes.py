@@ -11,7 +11,7 @@ from enum import StrEnum
 from itertools import accumulate
 from typing import NamedTuple
 
-from spanfit.queue.model.jobs import Waiting
+from spanfit.queue.model.jobs import QueueJob, Waiting
 from spanfit.queue.model.nodes import NodeSet
 from spanfit.queue.model.rules import PolicyName
 from spanfit.queue.model.state import QueueKey
@@ -45,7 +45,7 @@ RESERVING = frozenset({PolicyName.SPANFIT, PolicyName.PAPER})
 
 
 def zones_of(desk: Desk) -> list[Zone]:
-    """Return the zones of all reservations; those for preemptable jobs are closed, since these stop nobody."""
+    """Return the zones of all reservations by job id; those for preemptable jobs are closed: these stop nobody."""
     return [
         Zone(
             job_id=each.job_id,
@@ -54,7 +54,7 @@ def zones_of(desk: Desk) -> list[Zone]:
             end_s=each.end_s,
             is_open=not desk.waiting[each.job_id].job.is_preemptable,
         )
-        for each in desk.reservations.values()
+        for _, each in sorted(desk.reservations.items())
     ]
 
 
@@ -62,7 +62,7 @@ def look(desk: Desk) -> list[Zone]:
     """Start what can start now, and return the zones that reservations and shadows made."""
     zones = zones_of(desk)
     protection = PROTECTED[desk.rules.policy]
-    naged, order = in_order(desk, desk.rules.depth)
+    naged, order = in_order(desk, depth_of(desk))
     nshadows = {Protected.NOBODY: 0, Protected.AGED_HEAD: min(naged, 1), Protected.HEAD: 1}.get(protection, len(order))
     least = _least_from(order)
     shadows = Shadows(desk)
@@ -76,10 +76,32 @@ def look(desk: Desk) -> list[Zone]:
             room = room_of(desk, zones)
         elif nshadows and (place < naged or protection is not Protected.AGED_HEAD):
             nshadows -= 1
-            if (shadow := shadows.of(desk.waiting[job_id])) is not None:
+            shadow = shadows.of(desk.waiting[job_id])
+            if shadow is None and protection is Protected.AGED_HEAD:
+                shadow = gathered(desk, desk.waiting[job_id].job, zones)
+            if shadow is not None:
                 zones.append(shadow)
                 room = room.without(shadow)
     return zones
+
+
+def depth_of(desk: Desk) -> int:
+    """Return how many jobs are looked at in one pass: as many as the rules say, all by Algorithm 1."""
+    return len(desk.queue) if desk.rules.policy is PolicyName.PAPER else desk.rules.depth
+
+
+def gathered(desk: Desk, job: QueueJob, zones: list[Zone]) -> Zone | None:
+    """Return nodes that are kept for a job from now on, free ones first, where no time can be told for its start.
+
+    So that what becomes free is gathered until it suffices. None where too few nodes outside zones are in service.
+    """
+    outside = desk.up & suitable(job, desk.ground)
+    for zone in zones:
+        outside &= ~zone.nodes
+    if outside.bit_count() < job.nnodes:
+        return None
+    held = prefer(desk.free, outside, job.nnodes)
+    return Zone(job_id=job.job_id, nodes=held, start_s=desk.now_s, end_s=math.inf, is_open=False)
 
 
 def _least_from(order: list[QueueKey]) -> list[int]:
@@ -110,22 +132,6 @@ def room_of(desk: Desk, zones: list[Zone]) -> Room:
         outside &= ~zone.nodes
         last_zone_s = max(last_zone_s, zone.start_s)
     return Room(desk.free.bit_count(), outside, outside.bit_count(), last_zone_s)
-
-
-def guards(desk: Desk) -> bool:
-    """Return whether a job waits for which nodes are to be kept free."""
-    protection = PROTECTED[desk.rules.policy]
-    if protection is Protected.AGED_HEAD:
-        return any(key[2] not in desk.announced for key in _aged(desk))
-    return protection is not Protected.NOBODY and bool(desk.queue)
-
-
-def changes_nothing(desk: Desk, each: Waiting) -> bool:
-    """Return whether a new job that cannot start leaves the outlook of all others as it is."""
-    protection = PROTECTED[desk.rules.policy]
-    if protection in (Protected.HEAD, Protected.ALL):
-        return len(desk.queue) > 1 and desk.queue[-1][2] == each.job.job_id
-    return not (protection is Protected.AGED_HEAD and guards(desk) and each.since_s <= desk.now_s - desk.rules.ageing_s)
 
 
 def in_order(desk: Desk, depth: int) -> tuple[int, list[QueueKey]]:

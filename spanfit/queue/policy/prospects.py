@@ -112,5 +112,7 @@ def with_late(nnodes: int, found: NodeSet, offer: Prospect) -> NodeSet:
 
 
 def occupants(desk: Desk, nodes: NodeSet) -> list[Running]:
-    """Return the running jobs that sit on any of some nodes."""
-    return [run for run in desk.running.values() if run.nodes & nodes] if nodes & desk.taken else []
+    """Return the running jobs that sit on any of some nodes, in the order of their ids."""
+    if not nodes & desk.taken:
+        return []
+    return sorted((run for run in desk.running.values() if run.nodes & nodes), key=lambda run: run.job.job_id)

@@ -28,7 +28,7 @@ def attend(desk: Desk) -> None:
             _postpone(desk, job_id)
     if desk.rules.policy is PolicyName.SPANFIT:
         for job_id in ids:
-            if job_id in desk.unsound:
+            if job_id in desk.reservations:
                 _mend(desk, job_id)
     for job_id in ids:
         if job_id in desk.waiting and job_id not in desk.reservations and _is_time(desk, desk.waiting[job_id]):
@@ -193,7 +193,6 @@ def _mend(desk: Desk, job_id: str) -> None:
     held = desk.reservations[job_id]
     missing = shortfall(desk, held)
     if not missing:
-        desk.unsound.discard(job_id)
         return
     each = desk.waiting[job_id]
     at_s = max(held.start_s, desk.now_s)

@@ -65,9 +65,9 @@ class Timeline:
         first = self._cut(window.start_s)
         last = self._cut(window.end_s) if window.end_s < math.inf else len(self.times)
         kept = ~window.nodes
-        for place in range(first, last):
-            self.free[place] &= kept
-            self.counts[place] = self.free[place].bit_count()
+        left = [free & kept for free in self.free[first:last]]
+        self.free[first:last] = left
+        self.counts[first:last] = map(int.bit_count, left)
 
     def _cut(self, at_s: float) -> int:
         """Have a stretch of time begin at a moment, and return its place; what is before now begins now."""

@@ -168,10 +168,10 @@ class Ledger:
     def wants(self, job_id: str) -> None:
         """Note that a job is there and wants nodes; an announced one is measured against what it finds.
 
-        A job that was stopped wants them already.
+        A job that was stopped wants them already; one that was refused wants none.
         """
         line = self._lines[job_id]
-        if line.waits_since_s is not None:
+        if line.waits_since_s is not None or line.was_refused:
             return
         line.wanted_s = line.waits_since_s = self._now_s
         self._nwaiting += 1

@@ -108,10 +108,10 @@ class Figures:
     delays_by_size : mapping of str to Delays
         The same by class of nodes; classes without a job are left out.
     announced : tuple of AnnouncedFigures
-    mean_spread : float
-        Minipods that a job of two nodes and more touched in its last run, mean over jobs.
-    whole_share : float
-        Share of those jobs, where they fit the largest minipod, that touched one minipod only.
+    mean_spread : float or None
+        Minipods that a job of two nodes and more touched in its last run, mean over jobs; None without such a job.
+    whole_share : float or None
+        Share of those jobs, where they fit the largest minipod, that touched one minipod only; None without such a job.
     idle_gpu_h : float
         Free GPUs in service while a job waited [GPU-hours].
     held_gpu_h : float
@@ -129,8 +129,8 @@ class Figures:
     delays: Delays
     delays_by_size: dict[str, Delays]
     announced: tuple[AnnouncedFigures, ...]
-    mean_spread: float
-    whole_share: float
+    mean_spread: float | None
+    whole_share: float | None
     idle_gpu_h: float
     held_gpu_h: float
     preempted_gpu_h: float
@@ -153,8 +153,8 @@ def figures_of(outcome: ReplayOutcome, largest_minipod: int) -> Figures:
         delays=delays_of(ordinary),
         delays_by_size=dict(_by_size(ordinary)),
         announced=tuple(_announced(job) for job in outcome.jobs if job.is_announced),
-        mean_spread=fmean([job.spread for job in wide] or [1]),
-        whole_share=fmean([job.spread == 1 for job in wide if job.nnodes <= largest_minipod] or [1]),
+        mean_spread=_mean([job.spread for job in wide]),
+        whole_share=_mean([job.spread == 1 for job in wide if job.nnodes <= largest_minipod]),
         idle_gpu_h=totals.idle * gpu_h,
         held_gpu_h=totals.held * gpu_h,
         preempted_gpu_h=totals.preempted * gpu_h,
@@ -165,6 +165,10 @@ def figures_of(outcome: ReplayOutcome, largest_minipod: int) -> Figures:
         nunfinished=sum(job.ended_s is None and not job.was_refused for job in outcome.jobs),
         span_s=totals.span_s,
     )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return fmean(values) if values else None
 
 
 def _share(part: float, whole: float) -> float:

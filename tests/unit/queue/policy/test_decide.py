@@ -191,3 +191,14 @@ def test_a_job_that_outran_its_forecast_is_expected_soon(policy: PolicyName) -> 
     queue.tick(HOUR_S)
     assert queue.submit("c", 2, 600, at_s=HOUR_S + 1) == {"c": "wait"}
     assert queue.finish("r", HOUR_S + 30) == {"head": "start"}
+
+
+def test_conservative_plans_around_what_started_in_the_same_look() -> None:
+    queue = bench(PolicyName.CONSERVATIVE)
+    queue.submit("r1", 6, 10 * HOUR_S)
+    queue.submit("r2", 6, 5 * HOUR_S)
+    queue.submit("head", 10, HOUR_S, at_s=1)
+    queue.submit("c", 3, 7 * HOUR_S, at_s=2)
+    queue.submit("d", 6, 4 * HOUR_S, at_s=3)
+    queue.submit("e", 3, HOUR_S, at_s=4)
+    assert queue.finish("r2", HOUR_S) == {"c": "start", "e": "start"}

@@ -109,3 +109,33 @@ def test_the_paper_holds_nodes_for_a_job_that_never_comes() -> None:
     queue.tick(400 * HOUR_S)
     assert "llm" in queue.state.reservations
     assert queue.cancel("llm", 401 * HOUR_S) == {"llm": "release"}
+
+
+def test_the_paper_looks_at_all_that_wait_whatever_the_depth() -> None:
+    queue = Bench(ground(4), QueueRules(policy=PolicyName.PAPER, depth=1))
+    queue.submit("r", 3, HOUR_S)
+    queue.submit("large", 4, HOUR_S)
+    queue.submit("second", 2, HOUR_S)
+    queue.cancel("r", 30)
+    queue.submit("s", 3, HOUR_S, at_s=40)
+    assert "second" in queue.state.waiting
+    queue.finish("s", 50)
+    queue.submit("t", 1, HOUR_S, at_s=55)
+    assert queue.tick(60) == {"second": "start"}
+
+
+def test_the_paper_keeps_nodes_that_will_be_missing_where_our_rule_mends() -> None:
+    held = {}
+    for policy in (PolicyName.PAPER, PolicyName.SPANFIT):
+        queue = Bench(ground(4, 4), QueueRules(policy=policy))
+        queue.announce("llm", 4, HOUR_S, arrives_s=4 * HOUR_S)
+        queue.down("a0", at_s=60)
+        held[policy] = queue.names("llm")
+    assert held[PolicyName.PAPER] == ("a0", "a1", "a2", "a3")
+    assert held[PolicyName.SPANFIT] == ("b0", "b1", "b2", "b3")
+
+
+def test_the_time_limit_cuts_the_mean() -> None:
+    queue = paper()
+    assert queue.submit("x", 5, 9 * HOUR_S) == {"x": "wait"}
+    assert queue.submit("y", 5, 9 * HOUR_S, time_limit_s=HOUR_S) == {"y": "start"}

@@ -60,11 +60,39 @@ def test_the_upper_forecast_counts_not_the_mean() -> None:
 
 def test_as_few_nodes_as_can_be_are_taken_from_preemptable_jobs() -> None:
     queue = bench(2, 4, 4)
-    queue.submit("p2", 2, 10 * HOUR_S, is_preemptable=True)
-    queue.submit("p4", 4, 10 * HOUR_S, is_preemptable=True)
+    queue.submit("two", 2, 10 * HOUR_S, is_preemptable=True, priority=1)
+    queue.submit("four", 4, 10 * HOUR_S, is_preemptable=True)
     queue.announce("llm", 6, HOUR_S, arrives_s=HOUR_S)
     assert letters(queue.names("llm")) == "aacccc"
-    assert queue.arrive("llm", HOUR_S) == {"p2": "preempt", "llm": "start"}
+    assert queue.arrive("llm", HOUR_S) == {"two": "preempt", "llm": "start"}
+
+
+def test_one_job_that_gives_enough_is_stopped_rather_than_two_that_give_less() -> None:
+    queue = bench(2, 3, 4)
+    queue.submit("two", 2, 10 * HOUR_S, is_preemptable=True)
+    queue.submit("three", 3, 10 * HOUR_S, is_preemptable=True)
+    queue.submit("four", 4, 10 * HOUR_S, is_preemptable=True)
+    queue.announce("llm", 4, HOUR_S, arrives_s=HOUR_S)
+    assert queue.arrive("llm", HOUR_S) == {"four": "preempt", "llm": "start"}
+
+
+@pytest.mark.parametrize(("first", "second"), [({"priority": 1}, {}), ({}, {"at_s": 60.0})])
+def test_of_equal_jobs_that_of_low_priority_is_stopped_then_the_last_started(
+    first: dict[str, float], second: dict[str, float]
+) -> None:
+    queue = bench(4, 4)
+    queue.submit("a", 4, 10 * HOUR_S, is_preemptable=True, **first)
+    queue.submit("b", 4, 10 * HOUR_S, is_preemptable=True, **second)
+    queue.announce("llm", 4, HOUR_S, arrives_s=HOUR_S)
+    assert queue.arrive("llm", HOUR_S) == {"b": "preempt", "llm": "start"}
+
+
+def test_preemptable_jobs_are_stopped_before_one_that_outran_its_forecast() -> None:
+    queue = bench(4, 4)
+    queue.submit("outran", 2, HOUR_S)
+    queue.submit("p", 6, 10 * HOUR_S, is_preemptable=True)
+    queue.announce("llm", 2, HOUR_S, arrives_s=2 * HOUR_S, at_s=1.9 * HOUR_S)
+    assert queue.arrive("llm", 2 * HOUR_S) == {"p": "preempt", "llm": "start"}
 
 
 def test_nodes_of_jobs_that_stay_are_held_only_for_want_of_others_and_the_soonest_first() -> None:
@@ -98,11 +126,11 @@ def test_several_announced_jobs_hold_different_nodes_unless_one_is_over_before_t
 
 def test_the_higher_priority_chooses_first_when_nodes_are_chosen_together() -> None:
     queue = bench(4, 4, reserve_ahead_s=HOUR_S)
-    queue.announce("low", 8, HOUR_S, arrives_s=5 * HOUR_S)
-    queue.announce("high", 8, HOUR_S, arrives_s=5 * HOUR_S, priority=1)
+    queue.announce("a", 8, HOUR_S, arrives_s=5 * HOUR_S)
+    queue.announce("urgent", 8, HOUR_S, arrives_s=5 * HOUR_S, priority=1)
     queue.tick(4 * HOUR_S)
-    assert queue.state.reservations["high"].start_s == 5 * HOUR_S
-    assert queue.state.reservations["low"].start_s == 6 * HOUR_S
+    assert queue.state.reservations["urgent"].start_s == 5 * HOUR_S
+    assert queue.state.reservations["a"].start_s == 6 * HOUR_S
 
 
 def test_an_early_job_starts_if_nothing_has_to_be_stopped_for_it_else_waits_for_its_time() -> None:
@@ -110,6 +138,7 @@ def test_an_early_job_starts_if_nothing_has_to_be_stopped_for_it_else_waits_for_
     queue.announce("llm", 8, HOUR_S, arrives_s=4 * HOUR_S)
     queue.submit("p", 2, 9 * HOUR_S, is_preemptable=True)
     assert queue.arrive("llm", 2 * HOUR_S) == {}
+    assert queue.state.waiting["llm"].since_s == 2 * HOUR_S
     assert queue.tick(4 * HOUR_S) == {"p": "preempt", "llm": "start"}
 
     queue = bench(4, 4)
@@ -142,6 +171,13 @@ def test_a_late_job_loses_its_nodes_after_a_time_and_gets_new_ones_when_it_comes
     assert queue.arrive("llm", 7 * HOUR_S) == {"llm": "reserve"}
     assert queue.state.reservations["llm"].start_s == 14 * HOUR_S
     assert queue.finish("x", 8 * HOUR_S) == {"llm": "start"}
+
+
+def test_nodes_are_released_when_the_window_of_a_job_that_did_not_come_is_over() -> None:
+    queue = bench(4, 4, max_late_s=5 * HOUR_S)
+    queue.announce("llm", 8, 2 * HOUR_S, arrives_s=4 * HOUR_S)
+    assert queue.tick(6 * HOUR_S - 1) == {}
+    assert queue.tick(6 * HOUR_S) == {"llm": "release"}
 
 
 def test_a_late_job_has_its_nodes_if_it_comes_before_they_are_given_up() -> None:
@@ -187,10 +223,10 @@ def test_a_reservation_moves_when_a_job_on_its_nodes_outruns_its_forecast() -> N
     assert letters(queue.names("llm")) == "aaaacccc"
 
 
-def outrun(overrun: Overrun) -> Bench:
+def outrun(overrun: Overrun, long_s: float = 9 * HOUR_S) -> Bench:
     """Return a queue whose announced job finds 4 of its 8 nodes held by a job that outran its forecast by an hour."""
     queue = bench(4, 4, 4, overrun=overrun)
-    queue.submit("long", 4, 9 * HOUR_S)
+    queue.submit("long", 4, long_s)
     queue.submit("r", 4, 4 * HOUR_S)
     queue.announce("llm", 8, HOUR_S, arrives_s=5 * HOUR_S)
     assert letters(queue.names("llm")) == "bbbbcccc"
@@ -220,6 +256,18 @@ def test_wait_keeps_the_nodes_and_waits_for_them_though_others_are_free() -> Non
     assert queue.arrive("llm", 5 * HOUR_S) == {"llm": "reserve"}
     assert letters(queue.names("llm")) == "bbbbcccc"
     assert queue.finish("r", 5 * HOUR_S + 10) == {"llm": "start"}
+
+
+@pytest.mark.parametrize(
+    ("overrun", "after_s", "minipods"), [(Overrun.MOVE, 100, "aaaacccc"), (Overrun.WAIT, 240, "bbbbcccc")]
+)
+def test_the_window_moves_to_when_nodes_are_expected_any_or_its_own(
+    overrun: Overrun, after_s: float, minipods: str
+) -> None:
+    queue = outrun(overrun, long_s=5 * HOUR_S + 100)
+    assert queue.arrive("llm", 5 * HOUR_S) == {"llm": "reserve"}
+    assert queue.state.reservations["llm"].start_s == 5 * HOUR_S + after_s
+    assert letters(queue.names("llm")) == minipods
 
 
 def test_a_preemptable_announced_job_stops_nobody_and_may_be_stopped() -> None:
@@ -259,3 +307,27 @@ def test_the_grid_of_an_announced_job_counts_in_the_choice_of_its_nodes() -> Non
     order = queue.state.reservations["llm"].order
     rows = [{queue.ground.minipods[order[row]], queue.ground.minipods[order[4 + row]]} for row in range(4)]
     assert all(len(row) == 1 for row in rows)
+
+
+def test_the_zone_of_a_preemptable_announced_job_is_closed_to_those_whom_it_could_not_stop() -> None:
+    queue = bench(4, 4)
+    queue.announce("soft", 6, HOUR_S, arrives_s=2 * HOUR_S, is_preemptable=True)
+    assert queue.submit("p", 4, 9 * HOUR_S, is_preemptable=True) == {"p": "wait"}
+    assert queue.submit("q", 4, HOUR_S, is_preemptable=True) == {"q": "start"}
+
+
+def test_the_time_limit_cuts_the_forecast() -> None:
+    queue = bench(4)
+    queue.announce("llm", 4, HOUR_S, arrives_s=2 * HOUR_S)
+    assert queue.submit("x", 2, 9 * HOUR_S) == {"x": "wait"}
+    assert queue.submit("y", 2, 9 * HOUR_S, time_limit_s=HOUR_S) == {"y": "start"}
+
+
+def test_a_window_does_not_move_to_the_end_of_jobs_that_may_be_stopped() -> None:
+    queue = bench(4, 4)
+    queue.submit("p", 4, 9 * HOUR_S, is_preemptable=True)
+    queue.submit("r", 4, 5 * HOUR_S)
+    queue.announce("llm", 8, HOUR_S, arrives_s=2 * HOUR_S)
+    assert queue.arrive("llm", 2 * HOUR_S) == {"llm": "reserve"}
+    assert queue.state.reservations["llm"].start_s == 5 * HOUR_S
+    assert queue.finish("r", 5 * HOUR_S) == {"p": "preempt", "llm": "start"}
