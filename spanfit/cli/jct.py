@@ -11,8 +11,8 @@ from spanfit.cli.queue_options import duration, moment
 from spanfit.results.schema import format_estimate
 
 if TYPE_CHECKING:
+    from spanfit.queue.jct.compare import Comparison
     from spanfit.queue.jct.metrics import Score
-    from spanfit.queue.jct.score import Comparison
     from spanfit.queue.traces.reading import Trace
 
 kind_option = click.option(
@@ -30,6 +30,9 @@ draws_option = click.option(
     show_default=True,
     help="Parameters tried by random search; as many for each predictor.",
 )
+output_option = click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, metavar="FILE", help="Write here."
+)
 trace_argument = click.argument("trace", type=click.Path(path_type=Path, dir_okay=False))
 
 
@@ -41,14 +44,12 @@ def jct() -> None:
 @jct.command("train", epilog="Example: spanfit jct train synthetic.txt -o model.npz")
 @trace_argument
 @kind_option
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, metavar="FILE", help="Write here."
-)
+@output_option
 @click.option(
     "--withhold",
     type=click.Choice(["name", "partition", "user", "department"]),
     multiple=True,
-    help="Do not look at this text of a job, since forecasts will not know it; may be given several times.",
+    help="Do not look at this of a job; for the queue, whose jobs have neither: --withhold name --withhold partition.",
 )
 @draws_option
 @seed_option
@@ -70,25 +71,22 @@ def train(trace: Path, kind: str, output: Path, withhold: tuple[str, ...], draws
     )
 
 
-@jct.command("learn", epilog="Example: spanfit jct learn model.npz synthetic.txt -o model.npz")
+@jct.command("recalibrate", epilog="Example: spanfit jct recalibrate model.npz synthetic.txt -o model.npz")
 @click.argument("model", type=click.Path(path_type=Path, dir_okay=False))
 @trace_argument
 @kind_option
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, metavar="FILE", help="Write here."
-)
-def learn(model: Path, trace: Path, kind: str, output: Path) -> None:
-    """Tell a predictor what has ended since: owners' pasts and the calibration move on, the trees stay.
+@output_option
+def recalibrate(model: Path, trace: Path, kind: str, output: Path) -> None:
+    """Give a predictor the past and the calibration of a newer trace; its trees stay.
 
-    It takes seconds, so that it may run every hour; train anew every few weeks.
+    It takes seconds, so that it may run every hour; train anew every few weeks. The trace begins as far back as
+    forecasts shall remember.
     """
     from spanfit.queue.jct.model import read_model, write_model
 
-    known = read_model(model)
-    found = _read(trace, kind)
-    write_model(output, known.with_ended(found.jobs))
-    nnew = sum(job.end_s > known.info.last_end_s and not job.is_cut_short for job in found.jobs)
-    talk(f"{output}: {nnew} jobs ended since; the upper quantile is calibrated on those that ended last")
+    known = read_model(model).recalibrated(_read(trace, kind).jobs)
+    write_model(output, known)
+    talk(f"{output}: upper quantile calibrated on the {known.info.ncalibration} jobs that ended last")
 
 
 @jct.command("score", epilog="Example: spanfit jct score synthetic.txt --draws 3 --test-share 0.3")
@@ -106,7 +104,7 @@ def learn(model: Path, trace: Path, kind: str, output: Path) -> None:
     type=click.FloatRange(0.01, 0.99),
     default=0.9,
     show_default=True,
-    help="Of the upper quantile that is calibrated.",
+    help="Of the upper bound that is calibrated.",
 )
 @draws_option
 @seed_option
@@ -115,7 +113,7 @@ def score(trace: Path, kind: str, test_share: float, quantile: float, draws: int
     """Score gradient boosting against a neural net on the last jobs of a trace, split by time."""
     import time
 
-    from spanfit.queue.jct.score import compare
+    from spanfit.queue.jct.compare import compare
 
     found = compare(
         _read(trace, kind),
@@ -149,7 +147,7 @@ def _row(item: "Score") -> tuple[str, ...]:
         f"{item.mae_bins:.3g}",
         f"{item.deviance:.3g}",
         format_estimate(item.coverage, units.format_percent),
-        f"{item.upper_over_mean:.3g}",
+        f"{item.upper_over_runtime:.3g}",
         item.target,
         units.format_time(item.wall_s) if item.wall_s else "",
     )
@@ -169,7 +167,9 @@ def _row(item: "Score") -> tuple[str, ...]:
 @click.option(
     "--at", metavar="TIME", default="now", show_default=True, callback=moment, help="When it is submitted, as 22:00."
 )
-@click.option("--quantile", type=click.FloatRange(0.01, 0.99), default=0.9, show_default=True, help="Of the bound.")
+@click.option(
+    "--quantile", type=click.FloatRange(0.01, 0.99), default=0.9, show_default=True, help="Of the upper bound."
+)
 @json_option
 def predict(
     model: Path,
@@ -210,7 +210,8 @@ def predict(
         print_json(forecast)
         return
     share = units.format_percent(quantile)
-    click.echo(f"mean {units.format_time(forecast.mean_s)}; {share} end within {units.format_time(forecast.upper_s)}")
+    mean, upper = units.format_time(forecast.mean_s), units.format_time(forecast.upper_s)
+    click.echo(f"mean {mean}; at least {share} of such jobs end within {upper}")
 
 
 @jct.command("trace", epilog="Example: spanfit jct trace --shape llm --jobs 2000 --days 14 -o synthetic.txt")
@@ -224,9 +225,7 @@ def predict(
 @click.option("--jobs", type=click.IntRange(1, 10_000_000), default=10_000, show_default=True, help="So many jobs.")
 @click.option("--days", type=click.FloatRange(0.1, 3650), default=60.0, show_default=True, help="Over so many days.")
 @seed_option
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, metavar="FILE", help="Write here."
-)
+@output_option
 def trace(shape: str, jobs: int, days: float, seed: int, output: Path) -> None:
     """Write a synthetic trace, in the layout of sacct, with the shape of published ones.
 

@@ -13,10 +13,9 @@ import numpy as np
 from spanfit.errors import FitError
 from spanfit.queue.jct import features
 from spanfit.queue.jct.metrics import DAY_S, Division, Forecasts, Score, calibrated, divide, ratio, score
-from spanfit.queue.jct.model import Floats, Model, limits_s, runtimes_s
+from spanfit.queue.jct.model import Floats, Model
 from spanfit.queue.jct.net import NET
 from spanfit.queue.jct.search import Chosen, Raw, fitted_mean, rolling_splits, search
-from spanfit.queue.jct.targets import within_limits
 from spanfit.queue.jct.train import Study, study, trained
 from spanfit.queue.traces.reading import Trace, TraceJob, usable
 from spanfit.results.schema import Estimate
@@ -135,7 +134,6 @@ def _rolled(
     requests = [features.request_of(job) for job in jobs]
     numbers = features.numeric_table([*known.jobs, *late], requests, {})
     table = np.hstack([features.code_table(requests, known.codes), numbers])
-    limits, runtime_s = limits_s(requests), runtimes_s(jobs)
     level = model.level_for(quantile)
     logs = model.quantiles[level].predict(table)
     past = _past_alone(numbers, float(np.median(known.fitted.runtime_s)))
@@ -143,7 +141,7 @@ def _rolled(
     means = (model.means_s(table), net_s, np.expm1(past))
     bases = (logs, np.log1p(net_s), past)
     return tuple(
-        calibrated(jobs, len(jobs) - len(tested), base, within_limits(mean_s, limits), limits, runtime_s, quantile)
+        calibrated(jobs, len(jobs) - len(tested), base=base, mean_s=mean_s, quantile=quantile)
         for mean_s, base in zip(means, bases, strict=True)
     )
 

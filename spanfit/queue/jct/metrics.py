@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from spanfit.queue.jct.features import request_of
 from spanfit.queue.jct.losses import bin_errors, deviance, pinball
-from spanfit.queue.jct.model import WINDOW
-from spanfit.queue.jct.targets import bounded, upper_offset
+from spanfit.queue.jct.model import WINDOW, limits_s, runtimes_s
+from spanfit.queue.jct.targets import bounded, upper_offset, within_limits
 from spanfit.queue.traces.reading import TraceJob
 from spanfit.results.schema import Estimate
 
@@ -106,16 +107,22 @@ def divide(jobs: Sequence[TraceJob], test_share: float) -> Division:
     )
 
 
-def calibrated(
-    jobs: Sequence[TraceJob],
-    first: int,
-    base: Floats,
-    mean_s: Floats,
-    limits: Floats,
-    runtime_s: Floats,
-    quantile: float,
-) -> Forecasts:
-    """Return forecasts of ``jobs[first:]``, each with what the jobs that had ended by then say of the quantile."""
+def calibrated(jobs: Sequence[TraceJob], first: int, *, base: Floats, mean_s: Floats, quantile: float) -> Forecasts:
+    """Return forecasts of ``jobs[first:]``, each bounded by what the jobs that had ended by its submission say.
+
+    Parameters
+    ----------
+    jobs : sequence of TraceJob
+    first : int
+        Those before it calibrate only.
+    base : array of float, shape (njobs,)
+        Logarithm of the runtime that the bound is calibrated from.
+    mean_s : array of float, shape (njobs,)
+        Forecast mean; here brought within the time limit [s].
+    quantile : float
+    """
+    runtime_s, limits = runtimes_s(jobs), limits_s([request_of(job) for job in jobs])
+    means_s = within_limits(mean_s, limits)
     scores = np.log1p(runtime_s) - base
     ends = np.array([job.end_s for job in jobs])
     order = np.argsort(ends, kind="stable")
@@ -124,8 +131,8 @@ def calibrated(
     known = np.searchsorted(ended, submits, side="right")
     offsets = np.array([upper_offset(ranked[max(0, count - WINDOW) : count], quantile) for count in known.tolist()])
     return Forecasts(
-        mean_s=mean_s[first:],
-        upper_s=bounded(np.expm1(base[first:] + offsets), mean_s[first:], limits[first:]),
+        mean_s=means_s[first:],
+        upper_s=bounded(np.expm1(base[first:] + offsets), means_s[first:], limits[first:]),
         runtime_s=runtime_s[first:],
         days=np.floor(submits / DAY_S),
     )

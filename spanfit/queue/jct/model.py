@@ -32,7 +32,7 @@ WINDOW = 1000
 LEAST_CALIBRATION = 30
 """Fewer jobs than this calibrate no 90% quantile."""
 MAX_PASTS = 20_000
-"""A model keeps the past of so many groups, those that ran last; names that no job has again would fill its file."""
+"""A model keeps the past of so many groups; names that no job has again would fill its file."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -211,11 +211,14 @@ class Model:
 
 
 def past_of(jobs: Sequence[TraceJob], withhold: Sequence[str], most: int = MAX_PASTS) -> History:
-    """Return the past of at most so many groups of jobs, without the texts that a model does not look at."""
+    """Return the past of groups of jobs, without the texts that a model does not look at.
+
+    Where there are more groups than ``most``, those that ran once go first, then those that ran longest ago.
+    """
     history = features.history_of(withheld(jobs, withhold), {})
     if len(history) <= most:
         return history
-    return dict(heapq.nlargest(most, history.items(), key=lambda item: (item[1].end_s, item[0])))
+    return dict(heapq.nlargest(most, history.items(), key=lambda item: (item[1].count > 1, item[1].end_s, item[0])))
 
 
 def runtimes_s(jobs: Sequence[TraceJob]) -> Floats:
@@ -279,7 +282,7 @@ def _arrays(path: Path) -> dict[str, npt.NDArray[np.generic]]:
             return {name: archive[name] for name in archive.files}
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}; check the path") from error
-    except (ValueError, EOFError, TypeError, NotImplementedError, zipfile.BadZipFile, zlib.error):
+    except (ValueError, EOFError, TypeError, RuntimeError, zipfile.BadZipFile, zlib.error):
         # numpy's own text offers to load pickles, which is no cure.
         raise ConfigError(f"{path}: found no npz archive; expected a file that spanfit jct train wrote") from None
 

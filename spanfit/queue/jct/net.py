@@ -42,7 +42,7 @@ def fit_net(target: Target, parameters: Parameters, sample: Sample, seed: int) -
         hidden_layer_sizes=LAYERS[int(parameters["layers"])],
         alpha=parameters["alpha"],
         learning_rate_init=parameters["learning_rate_init"],
-        batch_size=int(min(parameters["batch_size"], len(sample))),
+        batch_size=int(min(parameters["batch_size"], len(sample) // 2)),
         max_iter=80,
         early_stopping=True,
         n_iter_no_change=8,

@@ -20,8 +20,8 @@ class Target(StrEnum):
     """What the mean is fitted to.
 
     ``log``: squared error on the logarithm, brought back to the mean by a factor (``smear_of``). ``bins``: squared
-    error on the runtime in intervals of ten minutes. ``poisson``: Poisson deviance on the same with a logarithmic link, which
-    estimates the mean without a factor and never falls below 0.
+    error on the runtime in intervals of ten minutes. ``poisson``: Poisson deviance on the same with a logarithmic link,
+    which estimates the mean without a factor and never falls below 0.
     """
 
     LOG = "log"
@@ -47,15 +47,10 @@ def decoded(target: Target, raw: Floats, smear: float) -> Floats:
 
 
 def smear_of(target: Target, raw: Floats, runtime_s: Floats) -> float:
-    """Return the factor that brings logarithms back to the mean, from jobs that were not fitted to.
-
-    It makes the forecasts of those jobs add up to what they ran, and so has the smallest Poisson deviance of all
-    factors. The mean of the ratios (Duan's smearing) has the same limit where residuals are alike, but one job that ran
-    a thousand times its forecast decides it.
-    """
+    """Return the factor that brings logarithms back to the mean, from jobs that were not fitted to: Duan's smearing."""
     if target is not Target.LOG or not len(raw):
         return 1.0
-    return float(np.sum(1 + runtime_s) / np.sum(np.exp(raw)))
+    return float(np.mean(np.exp(np.log1p(runtime_s) - raw)))
 
 
 def within_limits(seconds: Floats, limits_s: Floats) -> Floats:

@@ -34,7 +34,9 @@ def parse_acme(text: str, origin: str) -> Trace:
     try:
         return _read(reader, origin)
     except csv.Error as error:
-        raise ConfigError(f"{origin}: line {reader.line_num}: found no CSV: {error}; expected a job table") from None
+        raise ConfigError(
+            f"{origin}: after line {reader.line_num}: found no CSV: {error}; expected a job table"
+        ) from None
 
 
 def _read(reader: "csv.DictReader[str]", origin: str) -> Trace:

@@ -81,7 +81,7 @@ def histories(draw: st.DrawFn) -> list[TraceJob]:
 
 
 @given(histories(), TIMES, st.floats(1.0, 1e6), st.booleans())
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_nothing_that_ended_later_changes_a_feature(
     jobs: list[TraceJob], now: int, stretch: float, is_dropped: bool
 ) -> None:
@@ -96,7 +96,7 @@ def test_nothing_that_ended_later_changes_a_feature(
 
 
 @given(histories(), TIMES)
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_what_ended_by_then_does_change_them(jobs: list[TraceJob], now: int) -> None:
     """The test above can fail: a history that holds all jobs at once gives other features wherever one ends later."""
     requests = [request_of(each) for each in jobs]

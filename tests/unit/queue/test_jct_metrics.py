@@ -52,11 +52,11 @@ def test_the_ratio_is_paired() -> None:
 def test_a_bound_depends_on_what_had_ended_only() -> None:
     rng = np.random.default_rng(4)
     jobs = [job(n, 10.0 * n, 10.0 * n + float(rng.integers(1, 900))) for n in range(300)]
-    now_s, limits, base = 2000.0, np.full(300, np.nan), np.full(300, 4.0)
+    now_s, base = 2000.0, np.full(300, 4.0)
 
     def bounds(runtime_s: Floats) -> Floats:
         changed = [replace(each, end_s=each.submit_s + time_s) for each, time_s in zip(jobs, runtime_s, strict=True)]
-        found = calibrated(changed, 100, base, np.ones(300), limits, runtime_s, 0.9)
+        found = calibrated(changed, 100, base=base, mean_s=np.ones(300), quantile=0.9)
         return found.upper_s[: int(now_s / 10) - 100]
 
     truth = np.array([each.runtime_s for each in jobs])

@@ -153,6 +153,8 @@ def test_the_window_forgets() -> None:
 
 def test_a_past_keeps_the_groups_that_ran_last() -> None:
     kept = past_of([run(1, 0.0, 5.0, user="eve"), run(2, 10.0, 5.0)], (), most=3)
+    twice = past_of([run(1, 0.0, 5.0, name="a"), run(2, 10.0, 5.0, name="b"), run(3, 20.0, 5.0, name="c")], (), most=3)
+    assert set(twice) == {"user\tada", "user_gpus\tada\t8", "user_name\tada\tc"}
     assert set(kept) == {"user\tada", "user_name\tada\tbert", "user_gpus\tada\t8"}
 
 
@@ -210,7 +212,7 @@ def test_a_file_with_broken_bytes_is_refused_in_words_or_read(tmp_path: Path) ->
     path = tmp_path / "model.npz"
     write_model(path, MODEL)
     whole, rng, nrefused = path.read_bytes(), np.random.default_rng(1), 0
-    for _ in range(100):
+    for _ in range(60):
         broken = bytearray(whole)
         for place in rng.integers(0, len(whole), 3).tolist():
             broken[place] = int(rng.integers(256))
@@ -220,7 +222,7 @@ def test_a_file_with_broken_bytes_is_refused_in_words_or_read(tmp_path: Path) ->
         except ConfigError as error:
             assert str(path) in str(error)
             nrefused += 1
-    assert nrefused > 30
+    assert nrefused > 20
 
 
 def test_pickles_and_other_files_are_refused(tmp_path: Path) -> None:

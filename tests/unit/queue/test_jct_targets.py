@@ -33,13 +33,6 @@ def test_smearing_restores_the_mean_of_a_log_normal() -> None:
     assert smear_of(Target.BINS, raw, runtime_s) == 1.0
 
 
-def test_one_job_far_beyond_its_forecast_does_not_decide_the_factor() -> None:
-    """Short forecasts among long ones: the factor is that of the sums, not the mean of the ratios."""
-    raw = np.log(np.array([1.0] + [1000.0] * 99))
-    runtime_s = np.array([1000.0] + [1000.0] * 99) - 1
-    assert smear_of(Target.LOG, raw, runtime_s) == pytest.approx(100_000 / 99_001)
-
-
 @given(st.sampled_from(Target), st.floats(-1e6, 1e6), st.floats(0.1, 1e6))
 def test_no_forecast_is_absurd(target: Target, raw: float, smear: float) -> None:
     (seconds,) = decoded(target, np.array([raw]), smear)

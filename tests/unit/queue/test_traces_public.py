@@ -146,7 +146,7 @@ def test_every_wrong_row_of_acme_is_told_at_once() -> None:
 
 
 def test_a_table_that_is_no_csv_is_refused_with_its_line() -> None:
-    with pytest.raises(ConfigError, match="s: line 2: found no CSV: field larger"):
+    with pytest.raises(ConfigError, match="s: after line 1: found no CSV: field larger"):
         parse_acme(SEREN + "x" * 200_000, "s")
 
 

@@ -182,7 +182,7 @@ def jobs(draw: st.DrawFn) -> TraceJob:
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(st.lists(jobs(), min_size=1, max_size=5, unique_by=lambda job: job.job_id))
 def test_what_is_written_is_read_back(written: list[TraceJob]) -> None:
     read = parse_sacct(render_sacct(written), "t")

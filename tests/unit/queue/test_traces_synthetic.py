@@ -5,7 +5,7 @@ from spanfit.queue.traces.reading import JobState, Trace
 from spanfit.queue.traces.sacct import parse_sacct, render_sacct
 from spanfit.queue.traces.synthetic import DAY_S, START_S, SyntheticShape, synthetic_trace, true_means_s
 
-MADE = {kind: synthetic_trace(kind, njobs=3000, days=40, seed=1) for kind in SyntheticShape}
+MADE = {kind: synthetic_trace(kind, njobs=2500, days=40, seed=1) for kind in SyntheticShape}
 
 
 def runtimes(trace: Trace) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":

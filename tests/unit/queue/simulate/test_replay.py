@@ -238,3 +238,18 @@ def test_flat_figures_name_classes_and_announced_jobs() -> None:
     assert flat["delay_njobs:2-7"] == 1
     assert flat["start_delay_s:lpj"] == 0.0
     assert flat["retention:lpj"] == 0.0
+
+
+def test_an_announced_job_that_was_refused_does_not_wait_when_it_arrives() -> None:
+    # 9 nodes of 8 are refused at 0 s; the arrival at 50 s must not count as waiting while 4 nodes are free.
+    lpj = coming("lpj", 9, 100, at_s=0, expected_start_s=50.0, arrives_s=50.0)
+    outcome = replayed([lpj, coming("a", 4, 100)], rules=QueueRules(policy=PolicyName.SPANFIT))
+    refused = by_id(outcome)["lpj"]
+    assert (refused.was_refused, refused.waited_s, outcome.totals.idle) == (True, 0.0, 0.0)
+
+
+def test_a_spread_of_no_job_is_no_figure() -> None:
+    figures = figures_of(replayed([coming("a", 1, 10)]), largest_minipod=4)
+    assert (figures.mean_spread, figures.whole_share) == (None, None)
+    wide = figures_of(replayed([coming("a", 4, 10), coming("b", 6, 10, at_s=20)]), largest_minipod=4)
+    assert (wide.mean_spread, wide.whole_share) == (1.5, 1.0)
