@@ -61,7 +61,7 @@ def test_an_engine_that_ends_badly_is_told_and_costs_no_grid(monkeypatch: pytest
     monkeypatch.setattr(sys, "executable", "/bin/false")
     answer = run_mip(paper_model(3, 2, (4, 2), 0.3, 0.7).mip, time_limit_s=5)
     assert (answer.status, answer.reason) == (MipStatus.FAILED, "HiGHS ended with code 1: it said nothing")
-    only_by_model = problem(6, 2, (4, 4, 0, 1, 0, 3))
+    only_by_model = problem(10, 6, (7, 29, 18, 6))
     solution = solve(only_by_model, time_limit_s=1)
     check_capacity(solution.grid, only_by_model)
     assert solution.status is PlacementStatus.FEASIBLE
