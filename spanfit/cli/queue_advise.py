@@ -260,6 +260,12 @@ def _duration(time_s: float | None) -> str:
     return f"−{units.format_time(-time_s)}" if time_s < 0 else units.format_time(round(time_s))
 
 
+def _pays_surely(advice: Advice) -> bool:
+    """Return whether every wait that is told ends sooner than the soonest start, each in 97.5% of draws."""
+    saved = [option.saves_s for option in advice.options if option.saves_s]
+    return all(each.ci_low is not None and each.ci_low > 0 for each in saved)
+
+
 def _verdict(advice: Advice) -> str:
     """Return the advice in one sentence."""
     if len(advice.options) == 1:
@@ -267,7 +273,8 @@ def _verdict(advice: Advice) -> str:
     if advice.best is None:
         likely = max(range(len(advice.options)), key=lambda index: advice.options[index].wins)
         wins = advice.options[likely].wins
-        return f"cannot tell: none ends first in enough draws; {_label(likely)!r} does most often, in {wins:.0%}"
+        doubt = "wait, but it is open until when" if _pays_surely(advice) else "cannot tell"
+        return f"{doubt}: none ends first in enough draws; {_label(likely)!r} does most often, in {wins:.0%}"
     best = advice.options[advice.best]
     if best.saves_s is None:
         return "start as soon as it can: waiting saves less than it takes"

@@ -229,10 +229,10 @@ def sweep(
 def _print_summaries(scenario: Scenario, summaries: Sequence[Summary], labels: Sequence[str], seeds: int) -> None:
     names = [*_MAIN, *(f"{name}:{job.job_id}" for job in scenario.announced for name in _OF_ANNOUNCED)]
     title = f"{scenario.name}: means over {seeds} seeds with 95% intervals"
-    _print_estimates(title, summaries, labels, names, lambda each: each.estimate)
+    _print_estimates(title, summaries, labels, names, seeds, lambda each: (each.estimate, each.nseeds))
     if len(labels) > 1:
         title = f"{scenario.name}: differences to {labels[0]}, seed by seed"
-        _print_estimates(title, summaries, labels[1:], names, lambda each: each.difference)
+        _print_estimates(title, summaries, labels[1:], names, seeds, lambda each: (each.difference, each.npairs))
 
 
 def _print_estimates(
@@ -240,14 +240,24 @@ def _print_estimates(
     summaries: Sequence[Summary],
     labels: Sequence[str],
     names: Sequence[str],
-    chosen: Callable[[Summary], Estimate | None],
+    seeds: int,
+    chosen: Callable[[Summary], tuple[Estimate | None, int]],
 ) -> None:
     known = {(each.way, each.name): each for each in summaries}
     rows = []
     for name in names:
         own = [known.get((label, name)) for label in labels]
-        rows.append((name, *(_interval(name, chosen(each) if each else None) for each in own)))
+        rows.append((name, *(_cell(each, seeds, chosen) for each in own)))
     print_table(title, ("figure", *labels), rows)
+
+
+def _cell(summary: Summary | None, seeds: int, chosen: Callable[[Summary], tuple[Estimate | None, int]]) -> str:
+    """Return an estimate, and of how many seeds where some have none, such as those in which a job never started."""
+    if summary is None:
+        return "-"
+    estimate, nknown = chosen(summary)
+    told = _interval(summary.name, estimate)
+    return told if nknown == seeds or estimate is None else f"{told} ({nknown} of {seeds} seeds)"
 
 
 def _interval(name: str, estimate: Estimate | None) -> str:

@@ -71,7 +71,10 @@ def levels_figure(outcomes: Mapping[str, ReplayOutcome], moments: Moments, *, be
         lower = place_axes(figure, left=_LEFT, right=_RIGHT, top=top + _PANEL + 34, bottom=38)
         nnodes = next(iter(outcomes.values())).nnodes
         head(upper, f"Around the arrival of {moments.job_id}", f"{nnodes} nodes in all; dotted: announced, arrives")
-        for axes, label in ((upper, "nodes with a job"), (lower, "nodes planned for it that others hold")):
+        for axes, label in (
+            (upper, "share of nodes with a job"),
+            (lower, "share of its planned nodes that others hold"),
+        ):
             _level_axes(axes, label, moments, window)
         for index, (way, outcome) in enumerate(outcomes.items()):
             _draw_level(upper, _allocation(outcome, moments.arrives_s, window), index, way)

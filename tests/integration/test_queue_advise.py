@@ -12,7 +12,6 @@ from spanfit.weights.io import write_weights
 from tests.integration.typed import typed
 from tests.unit.report.factory import entry, estimate, weight_set
 
-
 CLUSTER = """
 name = "three"
 tiers = ["minipod", "core"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from spanfit.errors import ExitCode, LaunchError
+from spanfit.errors import ConfigError, ExitCode, LaunchError
 from spanfit.launch.fabric import Fabric
 from spanfit.launch.mpi import MpirunWorlds, find_mpirun
 from spanfit.launch.render.mpi import Mpi
@@ -19,6 +19,7 @@ from spanfit.launch.testbed import Testbed
 from spanfit.launch.worlds import WorldRequest
 from spanfit.topology.model import RankMap
 from tests.conftest import make_fabric
+from tests.integration.typed import typed
 
 SCENARIO = """
 name = "small"
@@ -63,12 +64,6 @@ def mpirun() -> tuple[str, Mpi]:
         pytest.skip(str(error))
 
 
-def spanfit(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([sys.executable, "-m", "spanfit", *words], capture_output=True, text=True, check=False)
-    assert done.returncode == code, done.stderr
-    return done
-
-
 def world(mpirun: tuple[str, Mpi]) -> list[str]:
     """Return the head of a command line that starts three processes here."""
     program, mpi = mpirun
@@ -84,7 +79,7 @@ def result(text: str) -> Any:
 
 
 def test_three_ranks_here_give_what_one_process_gives(mpirun: tuple[str, Mpi], scenario: Path) -> None:
-    alone = spanfit(*SWEEP, str(scenario))
+    alone = typed(*SWEEP, str(scenario))
     together = subprocess.run(
         [*world(mpirun), "mpi4py.futures", "-m", "spanfit", *SWEEP, str(scenario)],
         capture_output=True,
@@ -112,7 +107,7 @@ def test_ranks_on_three_hosts_give_what_one_process_gives(
     with MpirunWorlds(bed) as worlds:
         code, is_stuck = worlds.execute(request, lambda: False, out, err)
     assert (code, is_stuck) == (0, False), err.read_text()
-    assert result(out.read_text()) == result(spanfit(*SWEEP, str(scenario)).stdout)
+    assert result(out.read_text()) == result(typed(*SWEEP, str(scenario)).stdout)
 
 
 def test_ranks_that_would_each_run_everything_are_told_how_to_start(mpirun: tuple[str, Mpi], scenario: Path) -> None:
@@ -126,31 +121,32 @@ def test_ranks_that_would_each_run_everything_are_told_how_to_start(mpirun: tupl
 
 def test_a_run_prints_both_ways_and_writes_their_figures(scenario: Path, tmp_path: Path) -> None:
     words = ("simulate", "run", str(scenario), "--way", "spanfit", "--way", "paper")
-    done = spanfit(*words, "--figures", str(tmp_path / "figures"))
+    done = typed(*words, "--figures", str(tmp_path / "figures"))
     assert re.search(r"retention:lpj +│ +[\d.]+% │ +[\d.]+% │", done.stdout)
     written = sorted(path.name for path in (tmp_path / "figures").iterdir())
     assert written == ["calendar-paper.svg", "calendar-spanfit.svg", "delays.svg", "levels-lpj.svg"]
-    plain = result(spanfit(*words, "--json").stdout)
+    plain = result(typed(*words, "--json").stdout)
     assert plain["ways"]["spanfit"]["announced"][0]["start_delay_s"] == 0.0
-    again = result(spanfit(*words, "--json").stdout)
+    again = result(typed(*words, "--json").stdout)
     assert plain == again
-    assert plain != result(spanfit(*words, "--json", "--seed", "2").stdout)
+    assert plain != result(typed(*words, "--json", "--seed", "2").stdout)
 
 
 def test_a_sweep_prints_means_and_differences_and_writes_delays(scenario: Path, tmp_path: Path) -> None:
     words = ("simulate", "sweep", str(scenario), "--way", "paper", "--way", "easy", "--seeds", "2")
-    done = spanfit(*words, "--figures", str(tmp_path))
+    done = typed(*words, "--figures", str(tmp_path))
     assert "means over 2 seeds with 95% intervals" in done.stdout
     assert "differences to paper, seed by seed" in done.stdout
     assert (tmp_path / "delays-small.svg").read_text().startswith("<svg")
 
 
 def test_wrong_ways_and_files_are_told(scenario: Path, tmp_path: Path) -> None:
-    assert "expected one of spanfit" in spanfit("simulate", "run", str(scenario), "--way", "fifo", code=2).stderr
-    told = spanfit("simulate", "run", str(scenario), "--way", "spanfit/model", code=2).stderr
+    assert "expected one of spanfit" in typed("simulate", "run", str(scenario), "--way", "fifo", code=2).stderr
+    told = typed("simulate", "run", str(scenario), "--way", "spanfit/model", code=2).stderr
     assert "found model, but no predictor" in told
     scenario.write_text(SCENARIO.replace('"6h"', '"long"'))
-    assert "jobs.steady.span: found 'long'" in spanfit("simulate", "run", str(scenario), code=2).stderr
+    with pytest.raises(ConfigError, match=r"jobs\.steady\.span: found 'long'"):
+        typed("simulate", "run", str(scenario))
 
 
 def test_the_example_of_the_help_runs(tmp_path: Path) -> None:
@@ -158,5 +154,5 @@ def test_the_example_of_the_help_runs(tmp_path: Path) -> None:
     text = example.read_text().replace('span = "20h"', 'span = "20m"').replace('"12h"', '"5m"')
     short = tmp_path / "evening.toml"
     short.write_text(text.replace('"16h"', '"10m"').replace('until = "20h"', 'until = "20m"'))
-    figures = result(spanfit("simulate", "run", str(short), "--json").stdout)
+    figures = result(typed("simulate", "run", str(short), "--json").stdout)
     assert figures["ways"]["spanfit"]["delays"]["njobs"] > 10
