@@ -56,15 +56,7 @@ def _take(row: Mapping[str, str | None], place: str, collector: Collector) -> No
         collector.mistake(place, "found another number of cells than in the heading")
         return
     cells = {column: (cell or "").strip() for column, cell in row.items()}
-    try:
-        job = _job(cells)
-    except CellError as error:
-        collector.mistake(place, str(error))
-        return
-    if isinstance(job, str):
-        collector.drop(job)
-    else:
-        collector.add(job)
+    collector.take(place, lambda: _job(cells))
 
 
 def _job(cells: Mapping[str, str]) -> TraceJob | str:

@@ -42,15 +42,7 @@ def _take(entry: object, index: int, collector: Collector) -> None:
     if missing:
         collector.mistake(place, f"found no key {', '.join(missing)}; expected {', '.join(_KEYS)}")
         return
-    try:
-        job = _job(entry)
-    except CellError as error:
-        collector.mistake(place, str(error))
-        return
-    if isinstance(job, str):
-        collector.drop(job)
-    else:
-        collector.add(job)
+    collector.take(place, lambda: _job(entry))
 
 
 def _job(entry: Mapping[str, Any]) -> TraceJob | str:

@@ -6,7 +6,7 @@ runs of requeued jobs) is dropped, counted by reason, and told.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -131,6 +131,18 @@ class Collector:
     def mistake(self, place: str, text: str) -> None:
         """Note what is wrong at a place of the file."""
         self.mistakes.append(f"{self.origin}: {place}: {text}")
+
+    def take(self, place: str, read: Callable[[], TraceJob | str]) -> None:
+        """Keep the job that is read at a place, count it by why it is left out, or note what is wrong with a cell."""
+        try:
+            job = read()
+        except CellError as error:
+            self.mistake(place, str(error))
+            return
+        if isinstance(job, str):
+            self.drop(job)
+        else:
+            self.add(job)
 
     def add(self, job: TraceJob) -> None:
         """Keep a job; of several runs under one id the one that started last."""

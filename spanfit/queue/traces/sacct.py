@@ -90,15 +90,7 @@ def _take(line: str, heading: Sequence[str], place: str, collector: Collector) -
     if "." in row["JobID"]:
         collector.drop("steps of jobs")
         return
-    try:
-        job = _job(row)
-    except CellError as error:
-        collector.mistake(place, str(error))
-        return
-    if isinstance(job, str):
-        collector.drop(job)
-    else:
-        collector.add(job)
+    collector.take(place, lambda: _job(row))
 
 
 def _job(row: Mapping[str, str]) -> TraceJob | str:
