@@ -13,12 +13,12 @@ from spanfit.queue.model.rules import QueueRules
 from spanfit.queue.rules_file import parse_rules
 from spanfit.queue.simulate.faults import FaultRates
 from spanfit.queue.simulate.replay import ReplayRules
-from spanfit.queue.simulate.scenario import Scenario, even_ground
+from spanfit.queue.simulate.scenario import Forecaster, Scenario, even_ground
 from spanfit.queue.simulate.sources import Recorded, Source, Steady, Synthetic
 from spanfit.queue.simulate.tables import FaultsTable, JobsTable, ReplayTable, ScenarioFile
 from spanfit.queue.simulate.workload import JobMix, Telling
 from spanfit.queue.traces.kinds import PARSERS
-from spanfit.units import parse_duration
+from spanfit.units import format_time, parse_duration
 
 GroundReader = Callable[[Path], Ground]
 """Gives the ground of a cluster file."""
@@ -40,13 +40,14 @@ def read_scenario(path: Path, read_ground: GroundReader) -> Scenario:
         assert cluster.minipods is not None and cluster.nodes is not None
         ground = even_ground(cluster.minipods, cluster.nodes)
     try:
+        source = _source(file.jobs, folder)
         return Scenario(
             name=file.name,
             ground=ground,
-            source=_source(file.jobs, folder),
+            source=source,
             announced=tuple(each.value() for each in file.announced),
             telling=Telling(told=file.forecast.told, log_sd=file.forecast.log_sd, quantile=rules.quantile),
-            forecaster=read_model(folder / file.forecast.model).forecast if file.forecast.model else None,
+            forecaster=_forecaster(folder / file.forecast.model, source) if file.forecast.model else None,
             preemptable_share=file.jobs.preemptable_share,
             fault_rates=_fault_rates(file.faults),
             rules=rules,
@@ -94,6 +95,20 @@ def _source(jobs: JobsTable, folder: Path) -> Source:
     path = folder / jobs.trace.file
     trace = PARSERS[jobs.trace.kind](files.read_text(path), str(path))
     return Recorded(jobs=trace.jobs, load=jobs.trace.load)
+
+
+def _forecaster(path: Path, source: Source) -> Forecaster:
+    """Return what a trained predictor forecasts; ValueError where it knows the end of what it would be asked."""
+    model = read_model(path)
+    if isinstance(source, Recorded):
+        first_s = min(job.submit_s for job in source.jobs)
+        if model.info.last_end_s > first_s:
+            late_s = model.info.last_end_s - first_s
+            raise ValueError(
+                f"forecast.model: found one that learnt from jobs up to {format_time(late_s)} after the trace begins, "
+                "expected one trained on what had ended before; train it on an earlier part of the trace"
+            )
+    return model.forecast
 
 
 def _fault_rates(table: FaultsTable | None) -> FaultRates | None:

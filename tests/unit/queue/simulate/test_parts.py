@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from spanfit.errors import ConfigError
+from spanfit.queue.jct.model import write_model
 from spanfit.queue.model.events import NodesDown, NodesUp
 from spanfit.queue.model.rules import PolicyName
 from spanfit.queue.simulate.faults import FaultRates, faults
@@ -21,6 +23,7 @@ from spanfit.queue.simulate.workload import JobMix, Telling, Told, forecasts_of,
 from spanfit.queue.traces.reading import JobState, TraceJob
 from spanfit.queue.traces.synthetic import SyntheticShape
 from tests.unit.queue.factory import ground
+from tests.unit.queue.test_jct_model import MODEL
 
 MIX = JobMix(shares={1: 0.5, 2: 0.3, 4: 0.2}, median_s=1200.0, log_sd=0.8)
 SCENARIO = Scenario(
@@ -292,3 +295,15 @@ def test_a_scenario_may_name_a_cluster_file(tmp_path: Path) -> None:
 
     assert read_scenario(path, read).ground == ground(3, 3)  # type: ignore[arg-type]
     assert asked == [tmp_path / "c.toml"]
+
+
+def test_a_predictor_that_knows_the_trace_already_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.toml"
+    path.write_text(FILE + '[forecast]\ntold = "model"\nmodel = "model.npz"\n')
+    (tmp_path / "jobs.txt").write_text(SACCT)
+    write_model(tmp_path / "model.npz", MODEL)
+    assert read_scenario(path, lambda _: ground(1)).forecaster is not None
+    late = replace(MODEL, info=replace(MODEL.info, last_end_s=2e9))
+    write_model(tmp_path / "model.npz", late)
+    with pytest.raises(ConfigError, match=r"learnt from jobs up to .* after the trace begins"):
+        read_scenario(path, lambda _: ground(1))
