@@ -27,7 +27,9 @@ _RECEIVER = """
 import socket, sys, time
 with socket.create_server(("", 5000)) as server:
     print("ready", flush=True)
+    server.settimeout(60)
     connection, _ = server.accept()
+    connection.settimeout(60)
     left, start = int(sys.argv[1]), None
     while left > 0:
         left -= len(connection.recv(1 << 20))
@@ -36,8 +38,10 @@ with socket.create_server(("", 5000)) as server:
 """
 _SENDER = """
 import socket, sys
-with socket.create_connection((sys.argv[1], 5000)) as connection:
+with socket.create_connection((sys.argv[1], 5000), timeout=60) as connection:
     connection.sendall(bytes(int(sys.argv[2])))
+    connection.shutdown(socket.SHUT_WR)
+    connection.recv(1)  # an abandoned socket gives up soon where packets are lost
 """
 
 
@@ -66,7 +70,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
 def lost_share(bed: Testbed, source: str, target: str) -> float:
     """Return the share of small datagrams from one host to another that are lost."""
     # A connection first, so that both hosts know each other's hardware address.
-    throughput(bed, source, target, 1 << 16)
+    throughput(bed, source, target, 1 << 10)
     with subprocess.Popen(
         bed.host_argv(target, [sys.executable, "-c", _COUNTER]), stdout=subprocess.PIPE, text=True
     ) as receiver:
