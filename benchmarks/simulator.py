@@ -153,7 +153,7 @@ def main() -> None:
         cells = (f"{each['njobs']:.0f}", f"{each['allocation']:.3f}", f"{each['wall_s']:.1f}", f"{each['cpu_s']:.1f}")
         table.add_row(policy, *cells)
     console.print(table)
-    hours, seeds, rounds = (20, 8, 1) if arguments.quick else (60, 16, 3)
+    hours, seeds, rounds = (20, 8, 1) if arguments.quick else (60, 48, 2)
     pairs = efficiency(hours, seeds, rounds)
     table = Table("round", "2 MPI workers [s]", "2 processes [s]", "ratio of throughputs", title=f"{seeds} replays")
     for index, (together_s, alone_s) in enumerate(pairs):
