@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from spanfit.cli.main import spanfit
 from spanfit.topology.probe_slurm import user_name
+from tests.integration.typed import typed
 
 CLUSTER = """
 name = "small"
@@ -40,9 +40,7 @@ class Queue:
 
     def __call__(self, *arguments: str, code: int = 0) -> Result:
         """Run a command and return what it said; it must end with this code."""
-        result = CliRunner().invoke(spanfit, ["queue", *arguments, "--state", str(self.path)], catch_exceptions=False)
-        assert result.exit_code == code, result.output
-        return result
+        return typed("queue", *arguments, "--state", str(self.path), code=code)
 
     def json(self, *arguments: str) -> Any:
         """Return what a command prints with --json."""
