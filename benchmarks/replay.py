@@ -37,7 +37,8 @@ from spanfit.queue.simulate.outcome import ReplayOutcome
 from spanfit.queue.simulate.replay import ReplayRules
 from spanfit.queue.simulate.scenario import Announcement, Scenario, Way, even_ground, parse_way, run_scenario, with_way
 from spanfit.queue.simulate.sources import Steady
-from spanfit.queue.simulate.sweep import Case, CaseFigures, plan_cases, run_cases, summarize
+from spanfit.queue.simulate.summaries import summarize
+from spanfit.queue.simulate.sweep import Case, CaseFigures, plan_cases, run_cases
 from spanfit.queue.simulate.workload import JobMix, Telling
 from spanfit.results.schema import Estimate
 

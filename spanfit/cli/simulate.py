@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from spanfit.queue.simulate.metrics import Figures
     from spanfit.queue.simulate.outcome import ReplayOutcome
     from spanfit.queue.simulate.scenario import Scenario, Way
-    from spanfit.queue.simulate.sweep import CaseFigures, Summary
+    from spanfit.queue.simulate.summaries import Summary
+    from spanfit.queue.simulate.sweep import CaseFigures
     from spanfit.report.queue_figures import Moments
     from spanfit.results.schema import Estimate
 
@@ -205,7 +206,7 @@ def sweep(
     """
     from dataclasses import asdict
 
-    from spanfit.queue.simulate.sweep import plan_cases, run_cases, summarize
+    from spanfit.queue.simulate.sweep import plan_cases, run_cases
 
     scenarios = [_read(path) for path in scenario_files]
     parsed = _parsed(ways or ("spanfit", "paper"), scenarios)
@@ -214,6 +215,9 @@ def sweep(
     for result in run_cases(cases, os.environ):
         results.append(result)
         talk(f"{len(results)} of {len(cases)}: {result.scenario}, {result.way}, seed {result.seed}")
+    # Of SciPy and pandas, which processes that only replay do not need and would all load first.
+    from spanfit.queue.simulate.summaries import summarize
+
     labels = [way.label for way in parsed]
     summaries = summarize(results, labels)
     if folder is not None:

@@ -18,7 +18,8 @@ from spanfit.queue.simulate.outcome import JobOutcome, Series
 from spanfit.queue.simulate.scenario import Announcement, Scenario, even_ground, parse_way, run_scenario, with_way
 from spanfit.queue.simulate.scenario_file import read_scenario
 from spanfit.queue.simulate.sources import Recorded, Steady, Synthetic
-from spanfit.queue.simulate.sweep import Case, CaseFigures, plan_cases, run_cases, summarize
+from spanfit.queue.simulate.summaries import summarize
+from spanfit.queue.simulate.sweep import Case, CaseFigures, plan_cases, run_cases
 from spanfit.queue.simulate.workload import JobMix, Telling, Told, forecasts_of, replay_jobs, scaled, steady_jobs
 from spanfit.queue.traces.reading import JobState, TraceJob
 from spanfit.queue.traces.synthetic import SyntheticShape
