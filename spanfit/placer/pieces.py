@@ -70,11 +70,11 @@ class Stacks:
         self.last = np.array([heights[below[nrows]] + worths[1:] for heights in self.heights])
         self.least = int(self.last.min())
 
-    def below(self, worth: int, most: int) -> Iterator[tuple[int, ...]]:
-        """Yield up to ``most`` stacks of less worth, each with another last piece, the cheapest first."""
+    def cheapest(self, most: int) -> Iterator[tuple[int, ...]]:
+        """Yield up to ``most`` stacks, each with another last piece, the cheapest first."""
         costs = self.last.min(axis=0)
         for place in np.argsort(costs, kind="stable")[:most].tolist():
-            if costs[place] >= worth:
+            if costs[place] >= _NEVER // 2:
                 return
             yield tuple(sorted(self._read(int(self.last[:, place].argmin()), place + 1)))
 

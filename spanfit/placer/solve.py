@@ -72,7 +72,7 @@ def solve(
 
 def allowance_s(time_limit_s: float) -> float:
     """Return the seconds of counted work in a time limit: the longer it is, the more is kept for a slow machine."""
-    return 1.1 * min(1.0, time_limit_s) + 0.3 * max(0.0, time_limit_s - 1)
+    return 1.4 * min(1.0, time_limit_s) + 0.3 * max(0.0, time_limit_s - 1)
 
 
 def _fast(walk: Walk) -> None:
@@ -81,13 +81,12 @@ def _fast(walk: Walk) -> None:
     if walk.is_settled():
         return
     walk.offer_incumbents()
-    walk.leap(walk.by_stacks(Effort.QUICK), share=0.04, most=0.4)
-    walk.leap(walk.by_shares, share=0.04, most=0.3)
+    walk.leap_in_lines(walk.by_quick_stacks_or_shares, share=0.04, most=0.6)
     walk.refute_wholly(share=0.1)
     walk.refute_by_pieces(share=0.5)
     walk.settle(Engine.HIGHS, most_flows=_FEW_FLOWS)
-    walk.leap(walk.by_columns, share=0.2, most=0.4)
-    walk.climb(walk.by_stacks(Effort.NORMAL), share=0.15, most=0.25)
+    walk.leap_in_lines(walk.by_stacks(Effort.NORMAL), share=0.12, most=0.4)
+    walk.leap_in_lines(walk.by_columns, share=0.2, most=0.4)
     walk.climb(walk.by_shares, share=0.06, most=0.1)
     walk.climb(walk.by_columns, share=0.4, most=0.6)
     if walk.is_open():

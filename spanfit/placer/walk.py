@@ -38,6 +38,7 @@ _COLUMNS_S, _SHARES_S = 6e-4, 2e-3
 _MINIPODS_OF_TWICE = 200
 """So many minipods take twice as long."""
 _BISECTION_CELLS = 2000
+_LINES = 4
 
 Build = Callable[[int, int, float], bool]
 """Tries to build and offer a grid for a pair within a share of the allowance, and tells whether it did."""
@@ -73,6 +74,7 @@ class Walk:
         self.sharings: dict[tuple[int, int], ShareSearch] = {}
         self.worths = Worths(problem)
         self.counted: set[tuple[int, int]] = set()
+        self.stacked: set[tuple[Effort, int, int, int]] = set()
         self.best: _Found | None = None
         self.failure = ""
 
@@ -155,6 +157,9 @@ class Walk:
         """Return the building of grids from stacks of bands; a rerun draws anew."""
 
         def build(a: int, b: int, share: float) -> bool:
+            if (effort, rerun, a, b) in self.stacked:
+                return False
+            self.stacked.add((effort, rerun, a, b))
             stop = self._until(share, _STACKS_S[effort])
             found = attempts(self.problem, a, b, effort=effort, seed=self.seed + rerun, stop=stop)
             return any(self._offer_built(grid, a, b, "construction") for grid in found)
@@ -165,6 +170,10 @@ class Walk:
         """Build a grid from shares of minipods; the next time the search for the pair goes on."""
         search = self.sharings.setdefault((a, b), ShareSearch(self.problem, a, b, self.seed))
         return self._offer_built(search.run(self._until(share, _SHARES_S)), a, b, "shares")
+
+    def by_quick_stacks_or_shares(self, a: int, b: int, share: float) -> bool:
+        """Build a grid quickly in either way, each within the share."""
+        return self.by_stacks(Effort.QUICK)(a, b, share) or self.by_shares(a, b, share)
 
     def by_columns(self, a: int, b: int, share: float) -> bool:
         """Build a grid by columns; the next time the search for the pair goes on."""
@@ -182,25 +191,52 @@ class Walk:
 
         Each pair may take a share of the allowance, and all of them ``most`` of it.
         """
-        least = self.allowance_s * (1 - most)
-        if next(self.open_pairs(), None) is None:
-            return
+        if self.is_open():
+            places = self._better_places()
+            self._gallop(lambda step: self._builds_at(places[step], build, share), len(places), most)
+
+    def leap_in_lines(self, build: Build, *, share: float, most: float) -> None:
+        """Leap along lines of pairs at once: those whose spread of the greater weight is the same.
+
+        Along a line grids are ever easier to find, which is not so along all pairs by rising objective. A step tries
+        the pairs that lie so far from the lowest ones of their lines, those of the lowest objectives only.
+        """
+        spreads = self.proofs.pairs[:, int(self.problem.alpha <= self.problem.beta)]
+        places = self._better_places()
+        lines = [[place for place in places if spreads[place] == spread] for spread in set(spreads[places].tolist())]
+
+        def builds(step: int) -> bool:
+            abreast = sorted(line[step] for line in lines if step < len(line))[:_LINES]
+            return any(self._builds_at(place, build, share) for place in abreast)
+
+        if lines:
+            self._gallop(builds, max(map(len, lines)), most)
+
+    def _better_places(self) -> list[int]:
+        """Return the places of the pairs that are not refuted and would better the best grid, by rising objective."""
         limit = np.inf if self.best is None else self.best.rank[0]
-        places, low, high = np.flatnonzero(self.proofs.left_below(limit)).tolist(), -1, 0
-        while not self._is_down_to(least) and not self._builds_at(places[high], build, share):
-            if high == len(places) - 1:
+        return list(np.flatnonzero(self.proofs.left_below(limit)).tolist())
+
+    def _gallop(self, builds: Callable[[int], bool], nsteps: int, most: float) -> None:
+        """Try steps 0, 1, 3, 7, ... until one builds a grid, then halve the way back to the last that did not."""
+        least = self.allowance_s * (1 - most)
+        low, high = -1, 0
+        while not self._is_down_to(least) and not builds(high):
+            if high == nsteps - 1:
                 return
-            low, high = high, min(2 * high + 1, len(places) - 1)
+            low, high = high, min(2 * high + 1, nsteps - 1)
         while high - low > 1 and not self._is_down_to(least):
             middle = (low + high) // 2
-            if self._builds_at(places[middle], build, share):
+            if builds(middle):
                 high = middle
             else:
                 low = middle
 
     def _builds_at(self, place: int, build: Build, share: float) -> bool:
+        """Return whether a grid was built for a pair, if it is not refuted and would better the best grid."""
         a, b = self.proofs.pairs[place].tolist()
-        return bool(self.proofs.is_left[place]) and not self._is_refuted(a, b) and build(a, b, share)
+        is_better = self.best is None or self.proofs.values[place] < self.best.rank[0] - SAME
+        return is_better and bool(self.proofs.is_left[place]) and not self._is_refuted(a, b) and build(a, b, share)
 
     def climb(self, build: Build, *, share: float, most: float, with_ties: bool = False) -> None:
         """Try to build a grid for each open pair by rising objective; the first that succeeds is the best of its kind.
