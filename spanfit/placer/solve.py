@@ -83,10 +83,10 @@ def _fast(walk: Walk) -> None:
     walk.offer_incumbents()
     walk.leap_in_lines(walk.by_quick_stacks_or_shares, share=0.04, most=0.6)
     walk.refute_wholly(share=0.1)
-    walk.refute_by_pieces(share=0.5)
+    walk.refute_by_pieces(share=0.4)
     walk.settle(Engine.HIGHS, most_flows=_FEW_FLOWS)
-    walk.leap_in_lines(walk.by_stacks(Effort.NORMAL), share=0.12, most=0.4)
-    walk.leap_in_lines(walk.by_columns, share=0.2, most=0.4)
+    walk.leap_in_lines(walk.by_columns, share=0.15, most=0.4)
+    walk.leap_in_lines(walk.by_stacks(Effort.NORMAL), share=0.15, most=0.4)
     walk.climb(walk.by_shares, share=0.06, most=0.1)
     walk.climb(walk.by_columns, share=0.4, most=0.6)
     if walk.is_open():
