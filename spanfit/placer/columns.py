@@ -2,7 +2,7 @@
 
 Give every column j a set Y_j of at most a minipods; the pair (a, b) has a grid with these sets iff D rows fit, each of
 at most b minipods. As fractions that is the linear program of ``mixes``. The search changes the sets by what the prices
-say a change is worth, until the program holds D rows; then its rows are made whole by ``rows``.
+say a change is worth, until the program holds D rows; then its rows are made whole by ``rows``, or by ``row_sets``.
 """
 
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from spanfit.placer.bands import Shape
 from spanfit.placer.construct import flip, shapes_one_way, transpose
 from spanfit.placer.mixes import Bools, Floats, Ints, Mix, Stop, mix
 from spanfit.placer.model import Grid, Problem
+from spanfit.placer.row_sets import rows_by_sets
 from spanfit.placer.rows import whole_rows_of
 from spanfit.placer.stacks import column_sets
 
@@ -25,6 +26,9 @@ _CLIMBS = 2
 _POOL = 400
 _COOLING = 0.995
 _MOST_MINIPODS = 64
+_SPARE_FOR_SETS = 0.5
+_LOOKS_FOR_SETS = 60
+"""What an integer program counts as, in looks at the allowance."""
 
 
 def _worths(allowed: Bools, found: Mix, row_spread: int) -> tuple[Floats, Floats]:
@@ -98,6 +102,7 @@ class _Climb:
                 exchanges=_EXCHANGES,
                 stop=stop,
             )
+            rows = self._rows_by_sets(stop) if rows is None else rows
             if rows is not None:
                 return rows
         after = _changed(self.allowed, self.found, task.depth, task.row_spread, self.rng)
@@ -107,6 +112,16 @@ class _Climb:
             self.allowed, self.found, self.is_fresh = after, following, True
         self.heat = max(self.heat * _COOLING, 1e-3)
         return None
+
+    def _rows_by_sets(self, stop: Stop) -> Ints | None:
+        """Return whole rows by the integer program, where the linear one has some to spare and time is left."""
+        task = self.task
+        if self.found.value < task.nrows + _SPARE_FOR_SETS or stop():
+            return None
+        for _ in range(_LOOKS_FOR_SETS):
+            stop()
+        patterns = self.pool[self.allowed[np.arange(len(self.allowed)), self.pool].all(axis=1)]
+        return rows_by_sets(self.allowed, task.capacity, patterns, task.row_spread, task.nrows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

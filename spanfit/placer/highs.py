@@ -112,8 +112,8 @@ def silent_stdout() -> Iterator[None]:
         os.close(nowhere)
 
 
-def solve_here(model: MipModel, *, time_limit_s: float, seed: int) -> MipAnswer:
-    """Return HiGHS's answer in this process; only HiGHS itself minds the time limit."""
+def solve_here(model: MipModel, *, time_limit_s: float, seed: int, most_nodes: int | None = None) -> MipAnswer:
+    """Return HiGHS's answer in this process; only HiGHS itself minds the limits of time and of nodes."""
     with silent_stdout():
         import highspy
 
@@ -124,6 +124,8 @@ def solve_here(model: MipModel, *, time_limit_s: float, seed: int) -> MipAnswer:
         highs.setOptionValue("mip_abs_gap", 1e-7)
         highs.setOptionValue("parallel", "off")
         highs.setOptionValue("random_seed", seed)
+        if most_nodes is not None:
+            highs.setOptionValue("mip_max_nodes", most_nodes)
         highs.passModel(_highs_model(model))
         highs.run()
         status, has_values = highs.getModelStatus(), highs.getInfo().primal_solution_status == 2

@@ -85,10 +85,10 @@ def _fast(walk: Walk) -> None:
     walk.refute_wholly(share=0.1)
     walk.refute_by_pieces(share=0.4)
     walk.settle(Engine.HIGHS, most_flows=_FEW_FLOWS)
-    walk.leap_in_lines(walk.by_columns, share=0.15, most=0.4)
+    walk.leap_in_lines(walk.by_columns(), share=0.25, most=0.5)
     walk.leap_in_lines(walk.by_stacks(Effort.NORMAL), share=0.15, most=0.4)
     walk.climb(walk.by_shares, share=0.06, most=0.1)
-    walk.climb(walk.by_columns, share=0.4, most=0.6)
+    walk.climb(walk.by_columns(1), share=0.4, most=0.6)
     if walk.is_open():
         walk.offer_bisection()
     walk.settle(Engine.HIGHS, most_flows=_FLOWS)
@@ -97,7 +97,7 @@ def _fast(walk: Walk) -> None:
             return
         walk.climb(walk.by_shares, share=0.1, most=0.2)
         walk.climb(walk.by_stacks(Effort.NORMAL, rerun), share=0.15, most=0.3)
-        walk.climb(walk.by_columns, share=0.4, most=0.6)
+        walk.climb(walk.by_columns(rerun % 2), share=0.4, most=0.6)
         walk.refute_wholly(share=0.5)
         walk.refute_by_pieces(share=0.5)
 

@@ -33,7 +33,7 @@ _ROUND_S = 2e-3
 """What a round of pieces takes beside its tables."""
 _PIECES_ROUNDS = 15
 _STACKS_S = {Effort.DEAL: 4e-4, Effort.QUICK: 1.4e-3, Effort.NORMAL: 2.8e-3}
-_COLUMNS_S, _SHARES_S = 6e-4, 2e-3
+_COLUMNS_S, _SHARES_S = 3e-4, 2e-3
 """What stages take about between two looks at the allowance, with few minipods."""
 _MINIPODS_OF_TWICE = 200
 """So many minipods take twice as long."""
@@ -70,7 +70,7 @@ class Walk:
         self.allowance_s = allowance_s
         self.proofs = Proofs(problem)
         self.tested: set[tuple[int, int]] = set()
-        self.searches: dict[tuple[int, int], ColumnSearch] = {}
+        self.searches: dict[tuple[int, int, int], ColumnSearch] = {}
         self.sharings: dict[tuple[int, int], ShareSearch] = {}
         self.worths = Worths(problem)
         self.counted: set[tuple[int, int]] = set()
@@ -175,10 +175,16 @@ class Walk:
         """Build a grid quickly in either way, each within the share."""
         return self.by_stacks(Effort.QUICK)(a, b, share) or self.by_shares(a, b, share)
 
-    def by_columns(self, a: int, b: int, share: float) -> bool:
-        """Build a grid by columns; the next time the search for the pair goes on."""
-        search = self.searches.setdefault((a, b), ColumnSearch(self.problem, a, b, self.seed))
-        return self._offer_built(search.run(self._until(share, _COLUMNS_S)), a, b, "columns")
+    def by_columns(self, rerun: int = 0) -> Build:
+        """Return the building of grids by columns; the next time the search for a pair goes on, a rerun draws anew."""
+
+        def build(a: int, b: int, share: float) -> bool:
+            if (a, b, rerun) not in self.searches:
+                self.searches[a, b, rerun] = ColumnSearch(self.problem, a, b, self.seed + rerun)
+            grid = self.searches[a, b, rerun].run(self._until(share, _COLUMNS_S))
+            return self._offer_built(grid, a, b, "columns")
+
+        return build
 
     def _offer_built(self, grid: Grid | None, a: int, b: int, solver: str) -> bool:
         if grid is None or not reaches(grid, self.problem, a, b):

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from spanfit.profiler import statistics
 from spanfit.profiler.campaign import Campaign
 from spanfit.profiler.sensitivity import fit_sensitivity
@@ -10,6 +12,8 @@ from spanfit.profiler.sweep import swept_jobs
 from spanfit.results.schema import Estimate
 from tests.conftest import make_fabric
 from tests.integration.factory import write_campaign
+
+pytestmark = pytest.mark.alone
 
 RATE = 4e8
 BODY = """launches = 6
