@@ -44,12 +44,14 @@ class _Program:
         Worths of pieces of 1, 2, ... cells and the price of a row, as whole numbers of 1 / scale: the lowest found.
     lowest : int or None
         What they are worth, None before that was looked at.
+    is_answer_next : bool
+        Whether to look at the program's answer itself, since the last look on the way to it violated nothing.
     """
 
     def __init__(self, sides: Sides, best: Whole) -> None:
         self.sides, self.best = sides, best
         self.lowest: int | None = None
-        self.is_far = False
+        self.is_answer_next = False
         self.price, self.column, self.first = sides.longest, sides.longest + 1, sides.longest + 2
         self.highs = _quiet_highs()
         nvariables = self.first + len(sides.nodes)
@@ -83,7 +85,8 @@ class _Program:
         """Add rows that an answer violates, or return worths that refute the pair, with the price of a row last."""
         sides = self.sides
         answer = found[: self.column]
-        tried = answer if self.is_far else np.rint(_TO_BEST * self.best + (1 - _TO_BEST) * answer).astype(np.int64)
+        way = 0.0 if self.is_answer_next else _TO_BEST
+        tried = np.rint(way * self.best + (1 - way) * answer).astype(np.int64)
         worths, price = np.append(0, tried[: self.price]), int(tried[self.price])
         givings = Givings(worths, sides.ncolumns, int(sides.nodes.max()))
         gains = givings.gains(sides.nodes, price)
@@ -94,8 +97,8 @@ class _Program:
             return tried
         if self.lowest is None or value < self.lowest:
             self.lowest, self.best = value, tried
-        nstacks = self._add_stacks(found, stacks)
-        self.is_far = not self._add_givings(found, givings, gains) + nstacks
+        nadded = self._add_stacks(found, stacks) + self._add_givings(found, givings, gains)
+        self.is_answer_next = nadded == 0
         return None
 
     def _add_stacks(self, found: Whole, stacks: Stacks) -> int:
