@@ -215,7 +215,7 @@ def sweep(
     for result in run_cases(cases, os.environ):
         results.append(result)
         talk(f"{len(results)} of {len(cases)}: {result.scenario}, {result.way}, seed {result.seed}")
-    # Of SciPy and pandas, which processes that only replay do not need and would all load first.
+    # Loads SciPy and pandas, for which the replays would wait if it came first.
     from spanfit.queue.simulate.summaries import summarize
 
     labels = [way.label for way in parsed]

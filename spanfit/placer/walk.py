@@ -154,7 +154,7 @@ class Walk:
             pass
 
     def by_stacks(self, effort: Effort, rerun: int = 0) -> Build:
-        """Return the building of grids from stacks of bands; a rerun draws anew."""
+        """Return the building of grids from stacks of bands, once for each pair; a rerun draws anew."""
 
         def build(a: int, b: int, share: float) -> bool:
             if (effort, rerun, a, b) in self.stacked:
@@ -209,14 +209,24 @@ class Walk:
         """
         spreads = self.proofs.pairs[:, int(self.problem.alpha <= self.problem.beta)]
         places = self._better_places()
-        lines = [[place for place in places if spreads[place] == spread] for spread in set(spreads[places].tolist())]
+        lines = [
+            self._from_first_open([place for place in places if spreads[place] == spread])
+            for spread in set(spreads[places].tolist())
+        ]
 
         def builds(step: int) -> bool:
             abreast = sorted(line[step] for line in lines if step < len(line))[:_LINES]
             return any(self._builds_at(place, build, share) for place in abreast)
 
-        if lines:
+        if any(lines):
             self._gallop(builds, max(map(len, lines)), most)
+
+    def _from_first_open(self, line: list[int]) -> list[int]:
+        """Return a line from its first pair on that bounds do not refute."""
+        for start, place in enumerate(line):
+            if self.proofs.is_left[place] and not self._is_refuted(*self.proofs.pairs[place].tolist()):
+                return line[start:]
+        return []
 
     def _better_places(self) -> list[int]:
         """Return the places of the pairs that are not refuted and would better the best grid, by rising objective."""
