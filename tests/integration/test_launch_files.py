@@ -169,7 +169,6 @@ def test_the_torchrun_script_numbers_the_hosts_of_a_testbed_as_placed(
     assert trained(one.stdout for one in done) == list(enumerate(rank_map.node_names))
 
 
-@pytest.mark.alone
 def test_a_real_slurm_starts_the_ranks_of_an_sbatch_script_as_placed(
     bring_up: Callable[[Fabric], Testbed], tmp_path: Path
 ) -> None:
