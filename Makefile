@@ -18,8 +18,8 @@ demo: $(READY) ## run the whole path on an emulated cluster; writes out/demo/rep
 	$(BIN)/spanfit demo --out out/demo
 
 test: check unit ## check, then run every test; says what is skipped and why
-	$(BIN)/pytest -q -rs -n 2 --dist loadfile -m "not alone" tests/integration tests/slow
-	$(BIN)/pytest -q -rs -m alone tests/integration
+	$(BIN)/pytest -q -rs -n 2 tests/slow
+	$(BIN)/pytest -q -rs tests/integration
 
 unit: $(READY) ## the quick half of the tests, and the examples in docstrings
 	$(BIN)/pytest -q -rs -n 2 tests/unit spanfit

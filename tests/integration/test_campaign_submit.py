@@ -18,8 +18,6 @@ from tests.conftest import make_fabric
 from tests.integration.daemons import slurm
 from tests.integration.test_real_launchers import GLOO, check_run, need, write_files
 
-pytestmark = pytest.mark.alone
-
 LAUNCHES = 3
 
 

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pandas as pd
-import pytest
 
 from spanfit.launch import testbed
 from spanfit.launch.fabric import Fabric, LinkClass, LinkShape
@@ -13,8 +12,6 @@ from spanfit.profiler.pairs import fit_pairs
 from spanfit.results.schema import RunInfo
 from tests.conftest import make_fabric
 from tests.integration.factory import write_campaign
-
-pytestmark = pytest.mark.alone
 
 HOST_RATE = 3e8
 

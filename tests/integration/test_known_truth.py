@@ -11,8 +11,6 @@ from spanfit.profiler.curves import SpanCurvePoint, fit_curves
 from tests.conftest import make_fabric
 from tests.integration.factory import write_campaign
 
-pytestmark = pytest.mark.alone
-
 HOST_RATE = 4e8
 QUARTER = 1 - 1 / 4
 

@@ -27,8 +27,6 @@ from tests.conftest import make_fabric
 from tests.integration.daemons import find, slurm
 from tests.integration.test_real_launchers import need
 
-pytestmark = pytest.mark.alone
-
 JOB = """name = "{name}"
 dp = {dp}
 pp = 2

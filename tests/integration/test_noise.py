@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from spanfit.profiler import statistics
 from spanfit.profiler.campaign import Campaign
 from spanfit.profiler.sensitivity import fit_sensitivity
@@ -12,8 +10,6 @@ from spanfit.profiler.sweep import swept_jobs
 from spanfit.results.schema import Estimate
 from tests.conftest import make_fabric
 from tests.integration.factory import write_campaign
-
-pytestmark = pytest.mark.alone
 
 RATE = 4e8
 BODY = """launches = 6

@@ -24,8 +24,6 @@ from tests.integration.proxy_ranks import NRUNS
 from tests.integration.test_world import free_port, run_here
 from tests.unit.workload.factory import MODELS, job
 
-pytestmark = pytest.mark.alone
-
 INTERLEAVED: dict[str, Any] = {"virtual_stages": 2, "schedule": Schedule.INTERLEAVED}
 EIGHT = {
     "dp-pp-tp": job(dp=2, pp=2, tp=2, microbatches=2, buckets=2),

@@ -9,15 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from spanfit.launch.fabric import Fabric
 from spanfit.launch.testbed import Testbed
 from tests.conftest import make_fabric
 from tests.integration.daemons import slurm
 from tests.integration.test_real_launchers import need
-
-pytestmark = pytest.mark.alone
 
 PATIENCE_S = 60.0
 

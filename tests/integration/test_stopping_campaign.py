@@ -7,16 +7,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from spanfit.errors import ExitCode
 from spanfit.profiler import stopping
 from spanfit.profiler.campaign import Campaign
 from spanfit.profiler.following import Progress
 from tests.conftest import make_fabric
 from tests.integration.factory import write_campaign
-
-pytestmark = pytest.mark.alone
 
 BODY = """{head}
 [collectives]

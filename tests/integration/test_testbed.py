@@ -21,8 +21,6 @@ from spanfit.launch.testbed import Testbed
 from tests.conftest import make_fabric
 from tests.integration.factory import namespace, processes_in, wait_for_end
 
-pytestmark = pytest.mark.alone
-
 BringUp = Callable[[Fabric], Testbed]
 
 _RECEIVER = """

@@ -18,8 +18,6 @@ from tests.conftest import make_fabric
 from tests.integration.factory import write_campaign
 from tests.integration.test_testbed import lost_share, spanfit, throughput
 
-pytestmark = pytest.mark.alone
-
 BringUp = Callable[[Fabric], Testbed]
 PAYLOAD = 0.956
 """The share of a link's rate that TCP leaves to its payload."""

@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner
 
 from spanfit.cli.weights import weights
@@ -11,8 +10,6 @@ from spanfit.errors import ExitCode
 from spanfit.profiler.campaign import Campaign
 from tests.conftest import make_fabric
 from tests.integration.factory import write_campaign
-
-pytestmark = pytest.mark.alone
 
 RATE = 4e8
 LAUNCHES = 6
