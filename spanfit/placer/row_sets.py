@@ -17,8 +17,8 @@ from spanfit.placer.slabs import transport
 
 _MOST_SETS = 400
 _MOST_NODES = 100
-_LIMIT_S = 0.5
-"""What the program may take at most; it has few variables, and ends by its nodes in a tenth of that."""
+_LIMIT_S = 0.1
+"""What the program may take at most, which is what it may add to a time limit; most end in a quarter of that."""
 
 RowSet = tuple[int, ...]
 
