@@ -27,6 +27,7 @@ _POOL = 400
 _COOLING = 0.995
 _MOST_MINIPODS = 64
 _SPARE_FOR_SETS = 0.5
+"""Rows that the linear program must hold beyond those needed before an integer program is worth its time."""
 _LOOKS_FOR_SETS = 60
 """What an integer program counts as, in looks at the allowance."""
 

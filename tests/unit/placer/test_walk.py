@@ -30,7 +30,7 @@ def test_a_leap_in_lines_tries_several_lines_abreast_and_halves_the_way_back(alp
     a, b = [(a, b) for a, b in tried if a * b >= ENOUGH][-1]
     before = (a - 1, b) if alpha == 0.3 else (a, b - 1)
     assert before in tried
-    assert (a - 1) * b < ENOUGH or a * (b - 1) < ENOUGH
+    assert before[0] * before[1] < ENOUGH
 
 
 def test_a_leap_in_lines_leaves_out_what_would_not_better_the_best_grid() -> None:
