@@ -211,13 +211,14 @@ def sweep(
     scenarios = [_read(path) for path in scenario_files]
     parsed = _parsed(ways or ("spanfit", "paper"), scenarios)
     cases = plan_cases(scenarios, parsed, range(seed, seed + seeds))
-    results: list[CaseFigures] = []
-    for result in run_cases(cases, os.environ):
-        results.append(result)
-        talk(f"{len(results)} of {len(cases)}: {result.scenario}, {result.way}, seed {result.seed}")
-    # Loads SciPy and pandas, for which the replays would wait if it came first.
+    finished = run_cases(cases, os.environ)
+    # Loads SciPy and pandas, while other processes replay.
     from spanfit.queue.simulate.summaries import summarize
 
+    results: list[CaseFigures] = []
+    for result in finished:
+        results.append(result)
+        talk(f"{len(results)} of {len(cases)}: {result.scenario}, {result.way}, seed {result.seed}")
     labels = [way.label for way in parsed]
     summaries = summarize(results, labels)
     if folder is not None:

@@ -52,7 +52,7 @@ def run_case(case: Case) -> CaseFigures:
 def run_cases(
     cases: Sequence[Case], environment: Mapping[str, str], run: Callable[[Case], Any] = run_case
 ) -> Iterator[Any]:
-    """Yield what ``run`` returns for each case, as they end.
+    """Return what ``run`` returns for each case, as they end; other processes start at once.
 
     Parameters
     ----------
@@ -68,23 +68,20 @@ def run_cases(
         If there are several MPI processes and each would run everything.
     """
     if "mpi4py.futures" in sys.modules:
-        yield from _spread(cases, run)
-        return
+        return _spread(cases, run)
     if several := next((name for name in _WORLD_SIZES if int(environment.get(name, "1")) > 1), None):
         raise ConfigError(
             f"{several}: found {environment[several]} MPI processes that would each run the whole sweep; start it as "
             "mpirun -n 3 python -m mpi4py.futures -m spanfit simulate sweep ..."
         )
-    yield from map(run, cases)
+    return map(run, cases)
 
 
 def _spread(cases: Sequence[Case], run: Callable[[Case], Any]) -> Iterator[Any]:
-    """Yield results from the other processes of this MPI world; a world of one does the work itself."""
+    """Return results from the other processes of this MPI world; a world of one does the work itself."""
     from mpi4py import MPI
     from mpi4py.futures import MPIPoolExecutor
 
     if MPI.COMM_WORLD.Get_size() == 1:
-        yield from map(run, cases)
-        return
-    with MPIPoolExecutor() as pool:
-        yield from pool.map(run, cases, unordered=True)
+        return map(run, cases)
+    return iter(MPIPoolExecutor().map(run, cases, unordered=True))
