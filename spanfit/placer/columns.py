@@ -5,31 +5,33 @@ at most b minipods. As fractions that is the linear program of ``mixes``. The se
 say a change is worth, until the program holds D rows; then its rows are made whole by ``rows``, or by ``row_sets``.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
 from spanfit.placer.bands import Shape
 from spanfit.placer.construct import flip, shapes_one_way, transpose
-from spanfit.placer.mixes import Bools, Floats, Ints, Mix, Stop, mix
+from spanfit.placer.mixes import Basis, Bools, Floats, Ints, Mix, Stop, mix
 from spanfit.placer.model import Grid, Problem
 from spanfit.placer.row_sets import rows_by_sets
 from spanfit.placer.rows import whole_rows_of
 from spanfit.placer.stacks import column_sets
 
-_SPARE_ROWS = 1.0
 _HEAT = 0.003
 _EXCHANGES = 80
 _DRAFT_STEPS = 250
 _DRAFTS = 3
 _CLIMBS = 2
-_POOL = 400
+_POOL = 250
 _COOLING = 0.995
 _MOST_MINIPODS = 64
-_SPARE_FOR_SETS = 0.5
-"""Rows that the linear program must hold beyond those needed before an integer program is worth its time."""
-_LOOKS_FOR_SETS = 60
-"""What an integer program counts as, in looks at the allowance."""
+_SAME = 1e-4
+_STALLED, _NEAR = 16, 0.3
+"""Changes since the best value, and rows that the value may lie below it, for an integer program to make rows whole."""
+_PIVOTS_BETWEEN_LOOKS = 2
+"""Pivots of an integer program that count as a look at the allowance."""
 
 
 def _worths(allowed: Bools, found: Mix, row_spread: int) -> tuple[Floats, Floats]:
@@ -77,21 +79,27 @@ class _Climb:
         self.task, self.allowed = task, allowed
         self.rng = np.random.default_rng(seed)
         self.pool = np.empty((0, len(allowed)), dtype=np.int64)
-        self.found = self._mix(allowed, 0.0, stop)
+        self.found = self._mix(allowed, 0.0, stop, None)
         self.is_fresh = True
+        self.best, self.stalled, self.tried = self.found.value, 0, set[bytes]()
         self.heat = _HEAT * task.nrows
 
-    def _mix(self, allowed: Bools, least: float, stop: Stop) -> Mix:
-        room, target = self.task.capacity.astype(float), self.task.nrows + _SPARE_ROWS
-        warm = self.pool[allowed[np.arange(len(allowed)), self.pool].all(axis=1)]
-        found = mix(allowed, room, self.task.row_spread, target=target, least=least, warm=warm, stop=stop)
+    def _mix(self, allowed: Bools, least: float, stop: Stop, start: Basis | None) -> Mix:
+        room = self.task.capacity.astype(float)
+        found = mix(
+            allowed, room, self.task.row_spread, least=least, warm=self._fitting(allowed), stop=stop, start=start
+        )
         self.pool = np.concatenate([found.fresh, self.pool])[:_POOL]
         return found
+
+    def _fitting(self, allowed: Bools) -> Ints:
+        """Return the known patterns that the sets allow."""
+        return self.pool[allowed[np.arange(len(allowed)), self.pool].all(axis=1)]
 
     def step(self, stop: Stop) -> Ints | None:
         """Make rows whole if there are enough, else change one set; return the rows if all are there."""
         task = self.task
-        if self.is_fresh and self.found.value >= task.nrows - 1e-4:
+        if self.is_fresh and self.found.value >= task.nrows - _SAME:
             self.is_fresh = False
             rows = whole_rows_of(
                 self.found.patterns,
@@ -103,26 +111,41 @@ class _Climb:
                 exchanges=_EXCHANGES,
                 stop=stop,
             )
-            rows = self._rows_by_sets(stop) if rows is None else rows
             if rows is not None:
                 return rows
-        after = _changed(self.allowed, self.found, task.depth, task.row_spread, self.rng)
-        following = self._mix(after, self.found.value - 5 * self.heat, stop)
+        if self.stalled >= _STALLED and self.found.value >= max(task.nrows - _SAME, self.best - _NEAR):
+            self.stalled, self.heat = 0, _HEAT * task.nrows
+            rows = self._rows_by_sets(stop)
+            if rows is not None:
+                return rows
+        self._change(stop)
+        return None
+
+    def _change(self, stop: Stop) -> None:
+        """Change one set, and take it back where that costs too much for the heat."""
+        after = _changed(self.allowed, self.found, self.task.depth, self.task.row_spread, self.rng)
+        following = self._mix(after, self.found.value - 5 * self.heat, stop, self.found.basis)
         lost = self.found.value - following.value
         if not stop() and (lost <= 0 or self.rng.random() < np.exp(-lost / self.heat)):
             self.allowed, self.found, self.is_fresh = after, following, True
+        self.stalled = 0 if self.found.value > self.best + _SAME else self.stalled + 1
+        self.best = max(self.best, self.found.value)
         self.heat = max(self.heat * _COOLING, 1e-3)
-        return None
 
     def _rows_by_sets(self, stop: Stop) -> Ints | None:
-        """Return whole rows by the integer program, where the linear one has some to spare and time is left."""
-        task = self.task
-        if self.found.value < task.nrows + _SPARE_FOR_SETS or stop():
+        """Return whole rows by the integer program, once for the same sets, and count its pivots as looks."""
+        key = self.allowed.tobytes()
+        if key in self.tried or stop():
             return None
-        for _ in range(_LOOKS_FOR_SETS):
+        self.tried.add(key)
+        task, patterns = self.task, np.concatenate([self.found.patterns, self._fitting(self.allowed)])
+        seed = int(self.rng.integers(1 << 30))
+        rows, npivots = rows_by_sets(
+            self.allowed, task.capacity, patterns, task.row_spread, task.nrows, seed=seed, limit_s=task.left_s()
+        )
+        for _ in range(npivots // _PIVOTS_BETWEEN_LOOKS):
             stop()
-        patterns = self.pool[self.allowed[np.arange(len(self.allowed)), self.pool].all(axis=1)]
-        return rows_by_sets(self.allowed, task.capacity, patterns, task.row_spread, task.nrows)
+        return rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,18 +154,23 @@ class _Task:
     depth: int
     row_spread: int
     nrows: int
+    left_s: Callable[[], float]
 
 
 class ColumnSearch:
     """A search for a grid that reaches (a, b), which can be continued when there is more time."""
 
-    def __init__(self, problem: Problem, a: int, b: int, seed: int) -> None:
+    def __init__(
+        self, problem: Problem, a: int, b: int, seed: int, *, left_s: Callable[[], float] = lambda: inf
+    ) -> None:
         self.is_flipped = problem.ncolumns > problem.nrows
         self.problem = transpose(problem) if self.is_flipped else problem
         depth, row_spread = (b, a) if self.is_flipped else (a, b)
         self.minipods = np.flatnonzero(problem.free)
         capacity = np.array(problem.free, dtype=np.int64)[self.minipods]
-        self.task = _Task(capacity=capacity, depth=depth, row_spread=row_spread, nrows=self.problem.nrows)
+        self.task = _Task(
+            capacity=capacity, depth=depth, row_spread=row_spread, nrows=self.problem.nrows, left_s=left_s
+        )
         self.seed = seed
         self.climbs: list[_Climb] | None = None
 

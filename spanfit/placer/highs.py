@@ -63,11 +63,14 @@ class MipAnswer:
         A feasible solution if any was found.
     reason : str
         How it failed.
+    npivots : int
+        Of the simplex method in all, where it ran in this process.
     """
 
     status: MipStatus
     values: Floats | None
     reason: str = ""
+    npivots: int = 0
 
 
 def run_mip(model: MipModel, *, time_limit_s: float, seed: int = 0, engine: Engine = Engine.HIGHS) -> MipAnswer:
@@ -130,11 +133,12 @@ def solve_here(model: MipModel, *, time_limit_s: float, seed: int, most_nodes: i
         highs.run()
         status, has_values = highs.getModelStatus(), highs.getInfo().primal_solution_status == 2
         values = np.array(highs.getSolution().col_value) if has_values else None
+        npivots = highs.getInfo().simplex_iteration_count
     known = {
         highspy.HighsModelStatus.kOptimal: MipStatus.OPTIMAL,
         highspy.HighsModelStatus.kInfeasible: MipStatus.INFEASIBLE,
     }
-    return MipAnswer(status=known.get(status, MipStatus.STOPPED), values=values)
+    return MipAnswer(status=known.get(status, MipStatus.STOPPED), values=values, npivots=npivots)
 
 
 def _highs_model(model: MipModel) -> "HighsLp":

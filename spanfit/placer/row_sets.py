@@ -6,7 +6,11 @@ the same choice within B take from each minipod: sum z = D, and no minipod gives
 is a flow, so its cells are whole too.
 """
 
+import random
 from collections import Counter
+from functools import reduce
+from math import inf
+from operator import or_
 
 import numpy as np
 
@@ -15,16 +19,20 @@ from spanfit.placer.mip import Builder, MipModel
 from spanfit.placer.mixes import Bools, Ints
 from spanfit.placer.slabs import transport
 
-_MOST_SETS = 400
-_MOST_NODES = 100
-_LIMIT_S = 0.1
-"""What the program may take at most, which is what it may add to a time limit; most end in a quarter of that."""
+_SETS = 150
+"""Sets of the program, unless more are known: more hold more answers, and take longer."""
+_DRAWS = 10
+_MOST_NODES = 20
+_LIMIT_S = 0.4
+"""Seconds that the program may take at most; of those that have an answer, most take half of that."""
 
 RowSet = tuple[int, ...]
 
 
-def rows_by_sets(allowed: Bools, capacity: Ints, patterns: Ints, row_spread: int, nrows: int) -> Ints | None:
-    """Return nrows whole rows of at most ``row_spread`` minipods, or None where none were found.
+def rows_by_sets(
+    allowed: Bools, capacity: Ints, patterns: Ints, row_spread: int, nrows: int, *, seed: int, limit_s: float = inf
+) -> tuple[Ints | None, int]:
+    """Return nrows whole rows of at most ``row_spread`` minipods, or None where none were found, and HiGHS's pivots.
 
     Parameters
     ----------
@@ -32,38 +40,39 @@ def rows_by_sets(allowed: Bools, capacity: Ints, patterns: Ints, row_spread: int
         Whether a column may touch a minipod.
     capacity : array of shape (nminipods,)
     patterns : array of shape (npatterns, ncolumns)
-        Rows that the linear program made: their sets, and those that differ in one minipod, are what rows may have.
+        Rows that the linear program made: their sets, and some that differ in one minipod, are what rows may have.
     row_spread, nrows : int
+    seed : int
+        Of which others these are.
+    limit_s : float
+        Seconds that are left.
     """
-    sets = _sets_around({tuple(sorted(set(pattern))) for pattern in patterns.tolist()}, allowed, row_spread)
-    if len(sets) > _MOST_SETS:
-        return None
-    choices = [_choices(allowed, members) for members in sets]
+    known = sorted({tuple(sorted(set(pattern))) for pattern in patterns.tolist()})
+    others = _drawn_sets(known, allowed, row_spread, _SETS - len(known), random.Random(seed))
+    choices = [_choices(allowed, members) for members in [*known, *others]]
     model, counts = _model(choices, capacity, nrows)
-    answer = solve_here(model, time_limit_s=_LIMIT_S, seed=0, most_nodes=_MOST_NODES)
+    answer = solve_here(model, time_limit_s=min(_LIMIT_S, limit_s), seed=0, most_nodes=_MOST_NODES)
     if answer.values is None:
-        return None
+        return None, answer.npivots
     sizes = [round(answer.values[place]) for place in counts]
-    return _read(choices, sizes, capacity) if sum(sizes) == nrows else None
+    return _read(choices, sizes, capacity) if sum(sizes) == nrows else None, answer.npivots
 
 
-def _sets_around(known: set[RowSet], allowed: Bools, row_spread: int) -> list[RowSet]:
-    """Return sets of minipods that serve every column, and those with one more or one other minipod."""
+def _drawn_sets(
+    known: list[RowSet], allowed: Bools, row_spread: int, count: int, source: random.Random
+) -> list[RowSet]:
+    """Return up to so many other sets that serve every column: known ones with one more or one other minipod."""
     serves = [int("".join("1" if each else "0" for each in column), 2) for column in allowed.T.tolist()]
-    everything = (1 << len(allowed)) - 1
-    found = set(known)
-    for members in known:
-        for other in set(range(len(serves))).difference(members):
-            if len(members) < row_spread:
-                found.add(tuple(sorted((*members, other))))
-            for left in members:
-                served = serves[other]
-                for member in members:
-                    served |= serves[member] if member != left else 0
-                if served == everything:
-                    found.add(tuple(sorted((other, *(member for member in members if member != left)))))
-        if len(found) > _MOST_SETS:
+    everything, old, found = (1 << len(allowed)) - 1, set(known), set[RowSet]()
+    for _ in range(_DRAWS * count):
+        if len(found) == count:
             break
+        members, other = list(source.choice(known)), source.randrange(len(serves))
+        if len(members) == row_spread or source.random() < 0.5:
+            members.remove(source.choice(members))
+        drawn = tuple(sorted({*members, other}))
+        if drawn not in old and reduce(or_, (serves[member] for member in drawn)) == everything:
+            found.add(drawn)
     return sorted(found)
 
 

@@ -33,7 +33,7 @@ _ROUND_S = 2e-3
 """What a round of pieces takes beside its tables."""
 _PIECES_ROUNDS = 15
 _STACKS_S = {Effort.DEAL: 4e-4, Effort.QUICK: 1.4e-3, Effort.NORMAL: 2.8e-3}
-_COLUMNS_S, _SHARES_S = 3e-4, 2e-3
+_COLUMNS_S, _SHARES_S = 2.2e-4, 2e-3
 """What stages take about between two looks at the allowance, with few minipods."""
 _MINIPODS_OF_TWICE = 200
 """So many minipods take twice as long."""
@@ -180,7 +180,8 @@ class Walk:
 
         def build(a: int, b: int, share: float) -> bool:
             if (a, b, rerun) not in self.searches:
-                self.searches[a, b, rerun] = ColumnSearch(self.problem, a, b, self.seed + rerun)
+                seed = self.seed + rerun
+                self.searches[a, b, rerun] = ColumnSearch(self.problem, a, b, seed, left_s=self.left_s)
             grid = self.searches[a, b, rerun].run(self._until(share, _COLUMNS_S))
             return self._offer_built(grid, a, b, "columns")
 

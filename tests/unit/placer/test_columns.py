@@ -15,6 +15,7 @@ from spanfit.placer.rows import whole_rows_of
 from tests.unit.placer.factories import is_reachable, medium_problem, problem, reachable, small_problems
 
 NONE = np.empty((0, 3), dtype=np.int64)
+NONE_OF_FOUR = np.empty((0, 4), dtype=np.int64)
 
 
 def never() -> bool:
@@ -58,7 +59,7 @@ def test_the_program_has_the_value_that_highs_finds_over_every_pattern(seed: int
     allowed = rng.random((3, nminipods)) < 0.6
     allowed[:, 0] = True
     capacity = rng.integers(1, 20, nminipods)
-    found = mix(allowed, capacity.astype(float), row_spread, target=1e9, least=0.0, warm=NONE, stop=never)
+    found = mix(allowed, capacity.astype(float), row_spread, least=0.0, warm=NONE, stop=never)
     assert found.value == pytest.approx(most_rows(allowed, capacity.tolist(), row_spread), rel=1e-4)
     assert found.rows.sum() == pytest.approx(found.value, rel=1e-6)
     used = np.zeros(nminipods)
@@ -68,6 +69,23 @@ def test_the_program_has_the_value_that_highs_finds_over_every_pattern(seed: int
         np.add.at(used, pattern, rows)
     assert (used <= capacity + 1e-5).all()
     assert capacity @ found.prices == pytest.approx(found.value, rel=1e-4), "the prices pay for the rows"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_program_that_starts_from_the_last_basis_finds_what_one_from_nothing_finds(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    capacity = rng.integers(5, 20, 6).astype(float)
+    allowed = rng.random((4, 6)) < 0.6
+    allowed[:, 0] = True
+    found = mix(allowed, capacity, 3, least=0.0, warm=NONE_OF_FOUR, stop=never)
+    before = found.basis.copy()
+    for _ in range(5):
+        allowed[rng.integers(4), rng.integers(1, 6)] ^= True
+        afresh = mix(allowed, capacity, 3, least=0.0, warm=NONE_OF_FOUR, stop=never)
+        after = mix(allowed, capacity, 3, least=0.0, warm=found.patterns[:0], stop=never, start=found.basis)
+        assert after.value == pytest.approx(afresh.value, rel=1e-4)
+        assert capacity @ after.prices == pytest.approx(after.value, rel=1e-4)
+    assert (found.basis.level == before.level).all(), "the basis to start from is left as it was"
 
 
 def test_cover_prefers_few_minipods_that_serve_all() -> None:
