@@ -3,6 +3,7 @@
 import re
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,10 +11,11 @@ import click
 
 from spanfit.cli.clusters import tell_findings
 from spanfit.cli.options import store_option
-from spanfit.cli.output import talk
+from spanfit.cli.output import json_option, print_json, talk
 
 if TYPE_CHECKING:
     from spanfit.launch.profile import LaunchProfile
+    from spanfit.launch.queued import QueuedJob
     from spanfit.launch.submit import Sender
     from spanfit.profiler.campaign import Campaign
 
@@ -37,6 +39,7 @@ _NAME_END = 48
 @click.option("--profile", type=click.Path(path_type=Path), help="What the site needs around the job, as TOML.")
 @click.option("--send", "is_sent", is_flag=True, help="Send the job; without it, it is only printed.")
 @click.option("--follow", "is_followed", is_flag=True, help="Wait for the job's end; Ctrl-C leaves the job alone.")
+@json_option
 def submit(
     campaign_file: Path,
     store: Path,
@@ -45,6 +48,7 @@ def submit(
     profile: Path | None,
     is_sent: bool,
     is_followed: bool,
+    as_json: bool,
 ) -> None:
     """Print the job that runs a campaign once its nodes are free; with --send, send it.
 
@@ -55,23 +59,33 @@ def submit(
 
     planned = Campaign(campaign_file, store)
     tell_findings(planned.findings)
+    job, text = None, ""
     if planned.is_finished:
         talk(f"run {planned.run_id} is finished already; measure it anew with spanfit campaign run --again")
-        return
-    site = read_profile(profile) if profile else LaunchProfile()
-    sender, text = _job(planned, system, time_limit, site)
-    job = sender.find() if is_sent or is_followed else None
-    if job is not None:
-        talk(job.words())
-    elif is_sent:
-        planned.folder.mkdir(parents=True, exist_ok=True)
-        talk(
-            f"sent job {sender.send(text)}: it runs {planned.run_id} once its {len(planned.node_names)} nodes are free"
-        )
     else:
-        click.echo(text, nl=False)
-    if is_followed:
-        _follow(planned, sender)
+        sender, text = _job(planned, system, time_limit, read_profile(profile) if profile else LaunchProfile())
+        job = sender.find() if is_sent or is_followed else None
+        if job is not None:
+            talk(job.words())
+        elif is_sent:
+            job = _send(planned, sender, text)
+        elif not as_json:
+            click.echo(text, nl=False)
+        if is_followed:
+            _follow(planned, sender)
+    if as_json:
+        found = None if job is None else asdict(job)
+        print_json({"run_id": planned.run_id, "is_finished": planned.is_finished, "job": found, "text": text})
+
+
+def _send(planned: "Campaign", sender: "Sender", text: str) -> "QueuedJob":
+    """Send the job of a campaign."""
+    from spanfit.launch.queued import QueuedJob
+
+    planned.folder.mkdir(parents=True, exist_ok=True)
+    job = QueuedJob(job_id=sender.send(text), state="sent")
+    talk(f"sent job {job.job_id}: it runs {planned.run_id} once its {len(planned.node_names)} nodes are free")
+    return job
 
 
 def _job(planned: "Campaign", system: str, time_limit: str | None, site: "LaunchProfile") -> tuple["Sender", str]:

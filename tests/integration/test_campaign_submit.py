@@ -1,11 +1,13 @@
 """A campaign as a job of a real Slurm: it waits for busy nodes, is cancelled, and goes on where it stopped."""
 
+import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -134,20 +136,35 @@ def test_a_campaign_becomes_a_job_of_kubernetes_that_makes_room_once_it_has_fail
     argv = [sys.executable, "-m", "spanfit", "campaign", "submit", "campaign.toml"]
     argv += ["--to", "kubernetes", "--profile", "site.toml"]
 
-    def said(*options: str) -> str:
+    def run(*options: str) -> subprocess.CompletedProcess[str]:
         path = f"{tmp_path}:{os.environ['PATH']}"
-        done = subprocess.run(
+        return subprocess.run(
             [*argv, *options], capture_output=True, text=True, check=True, cwd=tmp_path, env=os.environ | {"PATH": path}
         )
+
+    def said(*options: str) -> str:
+        done = run(*options)
         return done.stdout + done.stderr
 
+    def told(*options: str) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(run("--json", *options).stdout)
+        assert document["run_id"].startswith("real-")
+        assert not document["is_finished"]
+        return document
+
     printed = said()
+    shown = told()
+    assert shown["job"] is None
+    assert shown["text"] in printed
     assert 'kind: "Job"' in printed
     assert not (tmp_path / "calls").exists()
     assert "sent job spanfit-real-" in said("--send")
     assert (tmp_path / "manifest").read_text() in printed
     assert "job j is pending" in said("--send")
     (tmp_path / "state").write_text("failed")
-    assert "sent job spanfit-real-" in said("--send")
+    sent = told("--send")["job"]
+    assert sent["job_id"].startswith("spanfit-real-")
+    assert sent["state"] == "sent"
+    assert told("--send")["job"]["state"] == "pending"
     verbs = [line.split()[1] for line in (tmp_path / "calls").read_text().splitlines()]
-    assert verbs == ["get", "get", "create", "get", "get", "get", "delete", "create"]
+    assert verbs == ["get", "get", "create", "get", "get", "get", "delete", "create", "get"]
