@@ -33,8 +33,10 @@ _ROUND_S = 2e-3
 """What a round of pieces takes beside its tables."""
 _PIECES_ROUNDS = 15
 _STACKS_S = {Effort.DEAL: 4e-4, Effort.QUICK: 1.4e-3, Effort.NORMAL: 2.8e-3}
-_COLUMNS_S, _SHARES_S = 2.2e-4, 2e-3
+_SHARES_S, _COLUMNS_S = 2e-3, 1e-4
 """What stages take about between two looks at the allowance, with few minipods."""
+_COLUMNS_SQUARE_S = 1.6e-7
+"""What searches by columns take more, times the square of the number of minipods."""
 _MINIPODS_OF_TWICE = 200
 """So many minipods take twice as long."""
 _BISECTION_CELLS = 2000
@@ -67,6 +69,7 @@ class Walk:
 
     def __init__(self, problem: Problem, seed: int, left_s: Callable[[], float], allowance_s: float) -> None:
         self.problem, self.seed, self.left_s = problem, seed, left_s
+        self.nminipods = sum(nodes > 0 for nodes in problem.free)
         self.allowance_s = allowance_s
         self.proofs = Proofs(problem)
         self.tested: set[tuple[int, int]] = set()
@@ -103,8 +106,7 @@ class Walk:
     def _until(self, share: float, each_s: float) -> Callable[[], bool]:
         """Return whether a share of the allowance that is left now has been used, ``each_s`` every time it is asked."""
         least = max(self.allowance_s, 0.0) * (1 - share)
-
-        each_s *= 1 + sum(nodes > 0 for nodes in self.problem.free) / _MINIPODS_OF_TWICE
+        each_s *= 1 + self.nminipods / _MINIPODS_OF_TWICE
 
         def is_used() -> bool:
             self.allowance_s -= each_s
@@ -182,7 +184,8 @@ class Walk:
             if (a, b, rerun) not in self.searches:
                 seed = self.seed + rerun
                 self.searches[a, b, rerun] = ColumnSearch(self.problem, a, b, seed, left_s=self.left_s)
-            grid = self.searches[a, b, rerun].run(self._until(share, _COLUMNS_S))
+            stop = self._until(share, _COLUMNS_S + _COLUMNS_SQUARE_S * self.nminipods**2)
+            grid = self.searches[a, b, rerun].run(stop)
             return self._offer_built(grid, a, b, "columns")
 
         return build
