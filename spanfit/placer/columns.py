@@ -2,7 +2,8 @@
 
 Give every column j a set Y_j of at most a minipods; the pair (a, b) has a grid with these sets iff D rows fit, each of
 at most b minipods. As fractions that is the linear program of ``mixes``. The search changes the sets by what the prices
-say a change is worth, until the program holds D rows; then its rows are made whole by ``rows``, or by ``row_sets``.
+say a change is worth. Whenever the program holds D rows, ``rows`` tries to make them whole; the search goes on to more
+rows, and where it finds none for a while ``row_sets`` tries, since what is spare makes whole rows likelier.
 """
 
 from collections.abc import Callable
@@ -73,7 +74,19 @@ def _changed(allowed: Bools, found: Mix, depth: int, row_spread: int, rng: np.ra
 
 
 class _Climb:
-    """Sets of one start, and the answer of their linear program, on the way to more rows."""
+    """Sets of one start, and the answer of their linear program, on the way to more rows.
+
+    Attributes
+    ----------
+    allowed, found, is_fresh
+        The sets, their program's answer, and whether its rows were not tried to be made whole yet.
+    pool : array of shape (npatterns, ncolumns)
+        Patterns that were generated so far, the latest first.
+    best, stalled : float, int
+        The highest value so far, and changes since it was reached.
+    tried : set of bytes
+        The sets for which the integer program was tried.
+    """
 
     def __init__(self, task: "_Task", allowed: Bools, seed: int, stop: Stop) -> None:
         self.task, self.allowed = task, allowed

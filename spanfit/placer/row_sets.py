@@ -51,7 +51,7 @@ def rows_by_sets(
     others = _drawn_sets(known, allowed, row_spread, _SETS - len(known), random.Random(seed))
     choices = [_choices(allowed, members) for members in [*known, *others]]
     model, counts = _model(choices, capacity, nrows)
-    answer = solve_here(model, time_limit_s=min(_LIMIT_S, limit_s), seed=0, most_nodes=_MOST_NODES)
+    answer = solve_here(model, time_limit_s=max(0.0, min(_LIMIT_S, limit_s)), seed=0, most_nodes=_MOST_NODES)
     if answer.values is None:
         return None, answer.npivots
     sizes = [round(answer.values[place]) for place in counts]

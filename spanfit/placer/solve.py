@@ -84,6 +84,8 @@ def _fast(walk: Walk) -> None:
         return
     walk.offer_incumbents()
     walk.leap_in_lines(walk.by_quick_stacks_or_shares, share=0.04, most=0.6)
+    if walk.is_tight:
+        walk.leap_in_lines(walk.by_chains, share=0.06, most=0.15)
     walk.refute_wholly(share=0.1)
     walk.refute_by_pieces(share=0.4)
     walk.settle(Engine.HIGHS, most_flows=_FEW_FLOWS)

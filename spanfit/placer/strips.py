@@ -35,9 +35,29 @@ def strips(problem: Problem, *, most: float, seed: int = 0) -> Iterator[Grid]:
         for number in _numbers(turned, most):
             widths = [(turned.ncolumns + place) // number for place in range(number)]
             for order in _orders(turned, seed):
-                for cells in (_filled(turned, widths, order), _filled_wholly(turned, widths, order)):
+                for cells in (filled(turned, widths, order), _filled_wholly(turned, widths, order)):
                     if cells is not None and _objective(cells, turned) <= most:
                         yield tuple(map(tuple, (cells.T if is_flipped else cells).tolist()))
+
+
+def filled(problem: Problem, widths: Sequence[int], order: Sequence[int]) -> Ints:
+    """Return strips of columns that minipods fill row by row, down and up in turn: each goes on beside where it ended.
+
+    Parameters
+    ----------
+    problem : Problem
+    widths : sequence of int
+        Columns of each strip, all columns together.
+    order : sequence of int
+        Of the minipods.
+    """
+    cells = np.repeat(order, np.array(problem.free)[order])
+    blocks, start = [], 0
+    for place, width in enumerate(widths):
+        block = cells[start : start + problem.nrows * width].reshape(problem.nrows, width)
+        blocks.append(block[::-1] if place % 2 else block)
+        start += block.size
+    return np.hstack(blocks)
 
 
 def _objective(cells: Ints, problem: Problem) -> float:
@@ -70,17 +90,6 @@ def _orders(problem: Problem, seed: int) -> Iterator[list[int]]:
     source = random.Random(seed)
     for _ in range(min(_SHUFFLES, _SHUFFLED_CELLS // problem.ncells)):
         yield source.sample(largest, len(largest))
-
-
-def _filled(problem: Problem, widths: Sequence[int], order: Sequence[int]) -> Ints:
-    """Return strips that are filled row by row, down and up in turn: a minipod goes on beside where it ended."""
-    cells = np.repeat(order, np.array(problem.free)[order])
-    blocks, start = [], 0
-    for place, width in enumerate(widths):
-        block = cells[start : start + problem.nrows * width].reshape(problem.nrows, width)
-        blocks.append(block[::-1] if place % 2 else block)
-        start += block.size
-    return np.hstack(blocks)
 
 
 def _filled_wholly(problem: Problem, widths: Sequence[int], order: Sequence[int]) -> Ints | None:

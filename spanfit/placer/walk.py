@@ -7,6 +7,7 @@ import numpy as np
 
 from spanfit.placer.baselines import BASELINES, Baseline
 from spanfit.placer.bounds import refute, refute_whole_boxes, whole_boxes_work
+from spanfit.placer.chains import chains
 from spanfit.placer.columns import ColumnSearch
 from spanfit.placer.construct import Effort, attempts, flip, reaches, transpose
 from spanfit.placer.highs import Engine, MipAnswer, MipStatus, run_mip
@@ -37,9 +38,12 @@ _SHARES_S, _COLUMNS_S = 2e-3, 1e-4
 """What stages take about between two looks at the allowance, with few minipods."""
 _COLUMNS_SQUARE_S = 1.6e-7
 """What searches by columns take more, times the square of the number of minipods."""
+_CHAINS_S = 4e-7
+"""What chains take between two looks at the allowance, for each cell."""
 _MINIPODS_OF_TWICE = 200
 """So many minipods take twice as long."""
 _BISECTION_CELLS = 2000
+_CHAIN_CELLS, _CHAIN_SLACK = 2000, 1.07
 _LINES = 4
 
 Build = Callable[[int, int, float], bool]
@@ -78,6 +82,7 @@ class Walk:
         self.worths = Worths(problem)
         self.counted: set[tuple[int, int]] = set()
         self.stacked: set[tuple[Effort, int, int, int]] = set()
+        self.chained: set[tuple[int, int]] = set()
         self.best: _Found | None = None
         self.failure = ""
 
@@ -135,6 +140,12 @@ class Walk:
             if not self._is_refuted(a, b):
                 yield a, b
 
+    @property
+    def is_tight(self) -> bool:
+        """Whether minipods hold so little more than the job needs, and it is so small, that chains are worth trying."""
+        ncells = self.problem.ncells
+        return ncells <= _CHAIN_CELLS and sum(self.problem.free) <= _CHAIN_SLACK * ncells
+
     def is_open(self) -> bool:
         """Return whether time is left and a better pair is not refuted."""
         return next(self.open_pairs(), None) is not None
@@ -172,6 +183,15 @@ class Walk:
         """Build a grid from shares of minipods; the next time the search for the pair goes on."""
         search = self.sharings.setdefault((a, b), ShareSearch(self.problem, a, b, self.seed))
         return self._offer_built(search.run(self._until(share, _SHARES_S)), a, b, "shares")
+
+    def by_chains(self, a: int, b: int, share: float) -> bool:
+        """Build a grid as a chain, once for each pair."""
+        if (a, b) in self.chained:
+            return False
+        self.chained.add((a, b))
+        stop = self._until(share, _CHAINS_S * self.problem.ncells)
+        found = chains(self.problem, a, b, seed=self.seed, stop=stop)
+        return any(self._offer_built(grid, a, b, "chain") for grid in found)
 
     def by_quick_stacks_or_shares(self, a: int, b: int, share: float) -> bool:
         """Build a grid quickly in either way, each within the share."""
