@@ -62,3 +62,14 @@ def is_reachable(pairs: set[tuple[int, int]], a: int, b: int) -> bool:
 
 def best(given: Problem, pairs: set[tuple[int, int]]) -> float:
     return min(given.alpha * a + given.beta * b for a, b in pairs)
+
+
+class Counted:
+    """Says stop after it was asked a number of times."""
+
+    def __init__(self, asked: int) -> None:
+        self.left = asked
+
+    def __call__(self) -> bool:
+        self.left -= 1
+        return self.left < 0

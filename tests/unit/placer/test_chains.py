@@ -8,21 +8,10 @@ from hypothesis import given, settings
 from spanfit.placer.chains import chains
 from spanfit.placer.construct import reaches, transpose
 from spanfit.placer.model import Problem
-from tests.unit.placer.factories import is_reachable, problem, reachable, small_problems
+from tests.unit.placer.factories import Counted, is_reachable, problem, reachable, small_problems
 
 TIGHT = problem(150, 8, (161, 160, 40, 20, 161, 160, 160, 160, 160, 42))
 """Seven minipods of a column and a little, and three small ones; searches over stacks of sub-bands end at (4, 3)."""
-
-
-class Counted:
-    """Says stop after it was asked a number of times."""
-
-    def __init__(self, asked: int) -> None:
-        self.left = asked
-
-    def __call__(self) -> bool:
-        self.left -= 1
-        return self.left < 0
 
 
 @pytest.mark.parametrize(("a", "b"), [(3, 4), (2, 7), (3, 5)])

@@ -12,7 +12,7 @@ from spanfit.placer.mip import Builder
 from spanfit.placer.mixes import Bools, Ints, cover, mix
 from spanfit.placer.model import Problem
 from spanfit.placer.rows import whole_rows_of
-from tests.unit.placer.factories import is_reachable, medium_problem, problem, reachable, small_problems
+from tests.unit.placer.factories import Counted, is_reachable, medium_problem, problem, reachable, small_problems
 
 NONE = np.empty((0, 3), dtype=np.int64)
 NONE_OF_FOUR = np.empty((0, 4), dtype=np.int64)
@@ -20,17 +20,6 @@ NONE_OF_FOUR = np.empty((0, 4), dtype=np.int64)
 
 def never() -> bool:
     return False
-
-
-class Counted:
-    """Says stop after it was asked a number of times."""
-
-    def __init__(self, asked: int) -> None:
-        self.left = asked
-
-    def __call__(self) -> bool:
-        self.left -= 1
-        return self.left < 0
 
 
 def every_pattern(allowed: Bools, row_spread: int) -> Ints:

@@ -6,18 +6,7 @@ from hypothesis import given, settings
 from spanfit.placer.construct import reaches, transpose
 from spanfit.placer.model import Problem
 from spanfit.placer.shares import Layout, ShareSearch, Sharing, layouts, partitions
-from tests.unit.placer.factories import is_reachable, problem, reachable, small_problems
-
-
-class Counted:
-    """Says stop after it was asked a number of times."""
-
-    def __init__(self, asked: int) -> None:
-        self.left = asked
-
-    def __call__(self) -> bool:
-        self.left -= 1
-        return self.left < 0
+from tests.unit.placer.factories import Counted, is_reachable, problem, reachable, small_problems
 
 
 def test_numbers_are_cut_most_evenly_first() -> None:
