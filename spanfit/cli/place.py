@@ -89,7 +89,13 @@ _REPAIR_TAKES = [
     help="fast refutes and constructs, exact solves an integer program, paper places whole groups only.",
 )
 @click.option("--time-limit", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True, help="Seconds.")
-@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same placement.")
+@click.option(
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    help="The same seed gives the same placement, unless time ends a search.",
+)
 @click.option("--repair", type=click.Path(path_type=Path), help="Mend this placement.json instead of placing a JOB.")
 @click.option(
     "--failed", multiple=True, metavar=HOSTLIST, help="Nodes of --repair that have failed; may be given again."

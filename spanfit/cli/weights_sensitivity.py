@@ -41,7 +41,13 @@ SENSITIVITY_VERSION = 1
     show_default=True,
     help="Seconds for each placement; a few are made.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same placements.")
+@click.option(
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    help="The same seed gives the same placements, unless time ends a search.",
+)
 @click.option("--figure", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.svg", help="Draw the ranges.")
 @json_option
 def sensitivity(

@@ -13,8 +13,8 @@ import numpy as np
 
 from spanfit.placer.construct import flip, transpose
 from spanfit.placer.model import Grid, Problem
-from spanfit.placer.strips import filled
-from spanfit.placer.traffic import Ints
+from spanfit.placer.strips import even_widths, filled
+from spanfit.placer.traffic import Ints, touches
 
 _STEPS = 400
 _STEPS_BETWEEN_STOPS = 8
@@ -28,8 +28,9 @@ def chains(problem: Problem, a: int, b: int, *, seed: int, stop: Callable[[], bo
     """Yield grids that reach (a, b), one at most for a number of strips, until ``stop`` says so."""
     for is_flipped, turned, depth, row_spread in ((False, problem, a, b), (True, transpose(problem), b, a)):
         for number in _numbers(turned.ncolumns, row_spread):
-            widths = [(turned.ncolumns + place) // number for place in range(number)]
-            cells = _annealed(turned, widths, depth, row_spread, random.Random(seed), stop)
+            cells = _annealed(
+                turned, even_widths(turned.ncolumns, number), depth, row_spread, random.Random(seed), stop
+            )
             if cells is not None:
                 grid = tuple(map(tuple, cells.tolist()))
                 yield flip(grid) if is_flipped else grid
@@ -52,7 +53,7 @@ def _annealed(
     """Return the cells of an order whose strips reach the spreads, or None where none was found."""
     order = source.sample(range(len(problem.free)), len(problem.free))
     cells = filled(problem, widths, order)
-    cost = _excess(cells, depth, row_spread)
+    cost = _excess(cells, len(order), depth, row_spread)
     for step in range(_STEPS):
         if cost == 0:
             return cells
@@ -60,7 +61,7 @@ def _annealed(
             return None
         after = _moved(order, source)
         cells = filled(problem, widths, after)
-        excess = _excess(cells, depth, row_spread)
+        excess = _excess(cells, len(order), depth, row_spread)
         heat = _HEAT * problem.nrows * (1 - step / _STEPS) ** 2
         if excess <= cost or source.random() < math.exp((cost - excess) / heat):
             order, cost = after, excess
@@ -78,14 +79,8 @@ def _moved(order: Sequence[int], source: random.Random) -> list[int]:
     return after
 
 
-def _excess(cells: Ints, depth: int, row_spread: int) -> float:
+def _excess(cells: Ints, nminipods: int, depth: int, row_spread: int) -> float:
     """Return how far the spreads of columns and rows lie above what they may be, 0 where they do not."""
-    columns, rows = _spreads(cells), _spreads(cells.T)
+    columns, rows = (touched.sum(axis=1) for touched in touches(cells, nminipods))
     above = np.maximum(columns - depth, 0).sum() * _COLUMN_EXCESS * len(cells)
     return float(above + np.maximum(rows - row_spread, 0).sum())
-
-
-def _spreads(cells: Ints) -> Ints:
-    """Return the minipods that each column touches."""
-    found = np.sort(cells, axis=0)
-    return np.asarray(1 + np.count_nonzero(found[1:] != found[:-1], axis=0))

@@ -33,11 +33,16 @@ def strips(problem: Problem, *, most: float, seed: int = 0) -> Iterator[Grid]:
     """
     for is_flipped, turned in ((False, problem), (True, transpose(problem))):
         for number in _numbers(turned, most):
-            widths = [(turned.ncolumns + place) // number for place in range(number)]
+            widths = even_widths(turned.ncolumns, number)
             for order in _orders(turned, seed):
                 for cells in (filled(turned, widths, order), _filled_wholly(turned, widths, order)):
                     if cells is not None and _objective(cells, turned) <= most:
                         yield tuple(map(tuple, (cells.T if is_flipped else cells).tolist()))
+
+
+def even_widths(ncolumns: int, number: int) -> list[int]:
+    """Return the columns of each of so many strips, as even as can be."""
+    return [(ncolumns + place) // number for place in range(number)]
 
 
 def filled(problem: Problem, widths: Sequence[int], order: Sequence[int]) -> Ints:

@@ -126,6 +126,16 @@ def test_columns_build_pairs_of_1200_nodes_either_way_round(given_problem: Probl
     assert reaches(turned, transpose(given_problem), b, a)
 
 
+def test_where_the_value_stalls_an_integer_program_makes_rows_whole() -> None:
+    tight = problem(100, 12, (122, 101, 15, 245, 245, 86, 244, 113, 48, 41))
+    search = ColumnSearch(tight, 4, 2, 0)
+    grid = search.run(Counted(2000))
+    assert grid is not None
+    assert reaches(grid, tight, 4, 2)
+    assert search.climbs is not None
+    assert any(climb.tried for climb in search.climbs)
+
+
 def test_a_search_goes_on_where_it_stopped() -> None:
     medium = medium_problem(3)
     search = ColumnSearch(medium, 2, 2, 0)
