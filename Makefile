@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | column -t -s '	'
 
-$(READY): pyproject.toml constraints.txt tools/set-up
+$(READY): pyproject.toml setup.py constraints.txt tools/set-up $(wildcard spanfit/placer/kernel/*)
 	PYTHON=$(PYTHON) tools/set-up
 	touch $(READY)
 

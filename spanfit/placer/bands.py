@@ -11,9 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
-import numpy as np
-import numpy.typing as npt
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
@@ -185,17 +182,3 @@ class Bands:
                 row = [self.owners[p] for p in self.members[slot] for _ in range(self.sizes[p] // height)]
                 found += [tuple(row[:width])] * height
         return found
-
-    def column_sets(self, nminipods: int) -> npt.NDArray[np.bool_]:
-        """Return which minipods each column touches, of shape (ncolumns, nminipods)."""
-        sets = np.zeros((self.shape.ncolumns, nminipods), dtype=bool)
-        first = 0
-        for group, width in enumerate(self.widths):
-            for slot in range(group * self.shape.depth, (group + 1) * self.shape.depth):
-                sizes = np.array([self.sizes[piece] for piece in self.members[slot]])
-                if sizes.sum():
-                    edges = first + np.rint(width * np.append(0, sizes.cumsum()) / sizes.sum()).astype(int)
-                    for piece, low, high in zip(self.members[slot], edges, edges[1:], strict=False):
-                        sets[low:high, self.owners[piece]] = True
-            first += width
-        return sets

@@ -93,7 +93,7 @@ def _shapes(problem: Problem, a: int, b: int, effort: Effort) -> list[tuple[bool
             *((is_flipped, shape) for shape in _broad_shapes(*sides[is_flipped])[:_SHAPES]),
             *((not is_flipped, shape) for shape in _broad_shapes(*sides[not is_flipped])[:_SHAPES_ACROSS]),
         ]
-    pairs = zip_longest(*(shapes_one_way(*side, most=2) for side in sides))
+    pairs = zip_longest(*(_shapes_one_way(*side, most=2) for side in sides))
     return [(bool(way), shape) for pair in pairs for way, shape in enumerate(pair) if shape is not None]
 
 
@@ -106,7 +106,7 @@ def _broad_shapes(nrows: int, ncolumns: int, depth: int, row_spread: int) -> lis
     ]
 
 
-def shapes_one_way(nrows: int, ncolumns: int, depth: int, row_spread: int, *, most: int) -> list[Shape]:
+def _shapes_one_way(nrows: int, ncolumns: int, depth: int, row_spread: int, *, most: int) -> list[Shape]:
     """Return shapes of columns of at most ``depth`` minipods, the likeliest first.
 
     As many groups as the row spread, the exact variant, one group, then up to ``most`` numbers of groups in all.

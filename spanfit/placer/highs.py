@@ -63,14 +63,11 @@ class MipAnswer:
         A feasible solution if any was found.
     reason : str
         How it failed.
-    npivots : int
-        Of the simplex method in all, where it ran in this process.
     """
 
     status: MipStatus
     values: Floats | None
     reason: str = ""
-    npivots: int = 0
 
 
 def run_mip(model: MipModel, *, time_limit_s: float, seed: int = 0, engine: Engine = Engine.HIGHS) -> MipAnswer:
@@ -115,8 +112,8 @@ def silent_stdout() -> Iterator[None]:
         os.close(nowhere)
 
 
-def solve_here(model: MipModel, *, time_limit_s: float, seed: int, most_nodes: int | None = None) -> MipAnswer:
-    """Return HiGHS's answer in this process; only HiGHS itself minds the limits of time and of nodes."""
+def solve_here(model: MipModel, *, time_limit_s: float, seed: int) -> MipAnswer:
+    """Return HiGHS's answer in this process; only HiGHS itself minds the limit."""
     with silent_stdout():
         import highspy
 
@@ -127,18 +124,15 @@ def solve_here(model: MipModel, *, time_limit_s: float, seed: int, most_nodes: i
         highs.setOptionValue("mip_abs_gap", 1e-7)
         highs.setOptionValue("parallel", "off")
         highs.setOptionValue("random_seed", seed)
-        if most_nodes is not None:
-            highs.setOptionValue("mip_max_nodes", most_nodes)
         highs.passModel(_highs_model(model))
         highs.run()
         status, has_values = highs.getModelStatus(), highs.getInfo().primal_solution_status == 2
         values = np.array(highs.getSolution().col_value) if has_values else None
-        npivots = highs.getInfo().simplex_iteration_count
     known = {
         highspy.HighsModelStatus.kOptimal: MipStatus.OPTIMAL,
         highspy.HighsModelStatus.kInfeasible: MipStatus.INFEASIBLE,
     }
-    return MipAnswer(status=known.get(status, MipStatus.STOPPED), values=values, npivots=npivots)
+    return MipAnswer(status=known.get(status, MipStatus.STOPPED), values=values)
 
 
 def _highs_model(model: MipModel) -> "HighsLp":

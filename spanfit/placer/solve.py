@@ -47,9 +47,8 @@ def solve(
         and than the paper's closed form; topo-aware, which takes seconds for large jobs, counts up to 2,000 nodes.
     seed : int
         The same seed gives the same grid, however fast or busy the machine: work is counted, and the clock only ends
-        what takes much longer than it should, and HiGHS's integer programs: the exact model, and the small ones that
-        make rows whole, which are ended after 0.4 s and mostly take half of that. Of a limit of a second or less, work
-        takes nearly all; there a slow machine may end sooner.
+        what takes much longer than it should, and the exact model, for which HiGHS takes what is left. Of a limit of a
+        second or less, work takes nearly all; there a slow machine may end sooner.
     clock : callable
         Seconds that pass, for the time limit.
 
@@ -83,25 +82,27 @@ def _fast(walk: Walk) -> None:
     if walk.is_settled():
         return
     walk.offer_incumbents()
-    walk.leap_in_lines(walk.by_quick_stacks_or_shares, share=0.04, most=0.6)
+    walk.climb(walk.by_columns, share=0.01, most=0.1)
+    walk.leap_in_lines(walk.by_quick_stacks_or_shares, share=0.04, most=0.5)
     if walk.is_tight:
-        walk.leap_in_lines(walk.by_chains, share=0.06, most=0.15)
+        walk.leap_in_lines(walk.by_chains, share=0.05, most=0.15)
+    walk.climb(walk.by_columns, share=0.02, most=0.15)
     walk.refute_wholly(share=0.1)
-    walk.refute_by_pieces(share=0.4)
+    walk.refute_by_pieces(share=0.3)
+    walk.climb(walk.by_columns, share=0.06, most=0.3)
     walk.settle(Engine.HIGHS, most_flows=_FEW_FLOWS)
-    walk.leap_in_lines(walk.by_columns(), share=0.25, most=0.5)
+    walk.climb(walk.by_columns, share=0.25, most=0.6)
     walk.leap_in_lines(walk.by_stacks(Effort.NORMAL), share=0.15, most=0.4)
     walk.climb(walk.by_shares, share=0.06, most=0.1)
-    walk.climb(walk.by_columns(1), share=0.4, most=0.6)
     if walk.is_open():
         walk.offer_bisection()
     walk.settle(Engine.HIGHS, most_flows=_FLOWS)
     for rerun in range(1, _RERUNS):
         if walk.is_spent() or not walk.is_open():
             return
+        walk.climb(walk.by_columns, share=0.3, most=0.6)
         walk.climb(walk.by_shares, share=0.1, most=0.2)
         walk.climb(walk.by_stacks(Effort.NORMAL, rerun), share=0.15, most=0.3)
-        walk.climb(walk.by_columns(rerun % 2), share=0.4, most=0.6)
         walk.refute_wholly(share=0.5)
         walk.refute_by_pieces(share=0.5)
 

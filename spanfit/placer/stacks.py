@@ -26,18 +26,6 @@ def build(shape: Shape, free: Sequence[int], *, iterations: int, seed: int, stop
     return arrange([search.bands.patterns(group) for group in range(shape.ngroups)], shape.nrows)
 
 
-def column_sets(
-    shape: Shape, free: Sequence[int], *, iterations: int, seed: int, stop: Callable[[], bool]
-) -> npt.NDArray[np.bool_]:
-    """Return which minipods each column touches where the search ended, of shape (ncolumns, nminipods).
-
-    A column touches at most ``depth`` minipods; not all rows need to be covered.
-    """
-    search = _Search(shape, free, seed)
-    search.run(iterations, stop)
-    return search.bands.column_sets(len(free))
-
-
 class _Search:
     """Simulated annealing over which piece sits in which sub-band, its size, and how wide the groups are."""
 

@@ -8,7 +8,7 @@ import numpy as np
 from spanfit.placer.baselines import BASELINES, Baseline
 from spanfit.placer.bounds import refute, refute_whole_boxes, whole_boxes_work
 from spanfit.placer.chains import chains
-from spanfit.placer.columns import ColumnSearch
+from spanfit.placer.columns import LOOK_S, ColumnSearch, can_search
 from spanfit.placer.construct import Effort, attempts, flip, reaches, transpose
 from spanfit.placer.highs import Engine, MipAnswer, MipStatus, run_mip
 from spanfit.placer.mip import TypeModel, read_types, type_model, type_model_size
@@ -34,10 +34,8 @@ _ROUND_S = 2e-3
 """What a round of pieces takes beside its tables."""
 _PIECES_ROUNDS = 15
 _STACKS_S = {Effort.DEAL: 4e-4, Effort.QUICK: 1.4e-3, Effort.NORMAL: 2.8e-3}
-_SHARES_S, _COLUMNS_S = 2e-3, 1e-4
+_SHARES_S = 2e-3
 """What stages take about between two looks at the allowance, with few minipods."""
-_COLUMNS_SQUARE_S = 1.6e-7
-"""What searches by columns take more, times the square of the number of minipods."""
 _CHAINS_S = 4e-7
 """What chains take between two looks at the allowance, for each cell."""
 _MINIPODS_OF_TWICE = 200
@@ -75,9 +73,10 @@ class Walk:
         self.problem, self.seed, self.left_s = problem, seed, left_s
         self.nminipods = sum(nodes > 0 for nodes in problem.free)
         self.allowance_s = allowance_s
+        self._slowness = 1 + self.nminipods / _MINIPODS_OF_TWICE
         self.proofs = Proofs(problem)
         self.tested: set[tuple[int, int]] = set()
-        self.searches: dict[tuple[int, int, int], ColumnSearch] = {}
+        self.searches: dict[tuple[int, int], ColumnSearch] = {}
         self.sharings: dict[tuple[int, int], ShareSearch] = {}
         self.worths = Worths(problem)
         self.counted: set[tuple[int, int]] = set()
@@ -111,7 +110,6 @@ class Walk:
     def _until(self, share: float, each_s: float) -> Callable[[], bool]:
         """Return whether a share of the allowance that is left now has been used, ``each_s`` every time it is asked."""
         least = max(self.allowance_s, 0.0) * (1 - share)
-        each_s *= 1 + self.nminipods / _MINIPODS_OF_TWICE
 
         def is_used() -> bool:
             self.allowance_s -= each_s
@@ -173,7 +171,7 @@ class Walk:
             if (effort, rerun, a, b) in self.stacked:
                 return False
             self.stacked.add((effort, rerun, a, b))
-            stop = self._until(share, _STACKS_S[effort])
+            stop = self._until(share, self._slowness * _STACKS_S[effort])
             found = attempts(self.problem, a, b, effort=effort, seed=self.seed + rerun, stop=stop)
             return any(self._offer_built(grid, a, b, "construction") for grid in found)
 
@@ -182,7 +180,7 @@ class Walk:
     def by_shares(self, a: int, b: int, share: float) -> bool:
         """Build a grid from shares of minipods; the next time the search for the pair goes on."""
         search = self.sharings.setdefault((a, b), ShareSearch(self.problem, a, b, self.seed))
-        return self._offer_built(search.run(self._until(share, _SHARES_S)), a, b, "shares")
+        return self._offer_built(search.run(self._until(share, self._slowness * _SHARES_S)), a, b, "shares")
 
     def by_chains(self, a: int, b: int, share: float) -> bool:
         """Build a grid as a chain, once for each pair."""
@@ -197,18 +195,12 @@ class Walk:
         """Build a grid quickly in either way, each within the share."""
         return self.by_stacks(Effort.QUICK)(a, b, share) or self.by_shares(a, b, share)
 
-    def by_columns(self, rerun: int = 0) -> Build:
-        """Return the building of grids by columns; the next time the search for a pair goes on, a rerun draws anew."""
-
-        def build(a: int, b: int, share: float) -> bool:
-            if (a, b, rerun) not in self.searches:
-                seed = self.seed + rerun
-                self.searches[a, b, rerun] = ColumnSearch(self.problem, a, b, seed, left_s=self.left_s)
-            stop = self._until(share, _COLUMNS_S + _COLUMNS_SQUARE_S * self.nminipods**2)
-            grid = self.searches[a, b, rerun].run(stop)
-            return self._offer_built(grid, a, b, "columns")
-
-        return build
+    def by_columns(self, a: int, b: int, share: float) -> bool:
+        """Build a grid by columns; the next time the search for the pair goes on."""
+        if not can_search(self.nminipods):
+            return False
+        search = self.searches.setdefault((a, b), ColumnSearch(self.problem, a, b, self.seed))
+        return self._offer_built(search.run(self._until(share, LOOK_S)), a, b, "columns")
 
     def _offer_built(self, grid: Grid | None, a: int, b: int, solver: str) -> bool:
         if grid is None or not reaches(grid, self.problem, a, b):
