@@ -13,7 +13,7 @@ setup(
             depends=[str(header) for header in Path("spanfit/placer/kernel").glob("*.hpp")],
             cxx_std=17,
             optional=True,  # Without it the placer has one way less of building grids.
-            # No fused multiply-add: the same search on every machine.
+            # No fused multiply-add, which would round otherwise where a machine has it.
             extra_compile_args=["-O3", "-ffp-contract=off"],
         )
     ]

@@ -14,7 +14,7 @@ namespace spanfit {
 
 constexpr double kSmall = 1e-9;
 
-// to += factor * from, with what the machine has for it; without fused steps, so the same everywhere.
+// to += factor * from, with the widest registers that the machine has; rounded the same with all of them.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 __attribute__((target_clones("avx512f", "avx2", "default")))
 #endif
