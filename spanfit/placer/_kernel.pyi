@@ -36,4 +36,4 @@ class Search:
 
     @property
     def rows(self) -> npt.NDArray[np.int64]:
-        """The minipod of each cell, of shape (nrows, ncolumns); once ``run`` has returned True."""
+        """The minipod of each cell, of shape (nrows, ncolumns); no rows before ``run`` has returned True."""

@@ -13,7 +13,7 @@ constexpr double kNever = 10.0;  // What a column costs that is not served.
 class Cover {
    public:
     Cover(const Sets& sets, const std::vector<double>& prices, const Task& task, Work& work)
-        : sets_(sets), prices_(prices), task_(task), work_(work), gains_(task.nminipods) {}
+        : sets_(sets), prices_(prices), task_(task), work_(work) {}
 
     // Starts from some minipods and returns the cost of the cheapest row found near them.
     double improve(std::vector<int> members) {
@@ -98,7 +98,7 @@ class Cover {
     const std::vector<double>& prices_;
     const Task& task_;
     Work& work_;
-    std::vector<double> gains_, first_, second_, served_;
+    std::vector<double> first_, second_, served_;
     std::vector<int> owner_, members_;
     double cost_ = 0;
 };

@@ -56,7 +56,8 @@ PYBIND11_MODULE(_kernel, module) {
                  if (capacity.empty() || std::min({nrows, ncolumns, depth, row_spread}) < 1 ||
                      *std::min_element(capacity.begin(), capacity.end()) < 1)
                      throw py::value_error("a search needs rows, columns, spreads and minipods with free nodes");
-                 if (capacity.size() > kMostMinipods) throw py::value_error("a search holds at most " + std::to_string(kMostMinipods) + " minipods");
+                 if (capacity.size() > kMostMinipods)
+                     throw py::value_error("a search holds at most " + std::to_string(kMostMinipods) + " minipods");
                  int nminipods = static_cast<int>(capacity.size());
                  return Search({nrows, ncolumns, nminipods, depth, row_spread, std::move(capacity)}, seed);
              }),

@@ -25,8 +25,8 @@ class Search {
         return false;
     }
 
-    // The minipod of each cell, row by row, once they were found.
-    const std::vector<int>& cells() const { return climb_->cells(); }
+    // The minipod of each cell, row by row; none before they were found.
+    std::vector<int> cells() const { return climb_ ? climb_->cells() : std::vector<int>{}; }
 
     // Most rows, as a fraction, that any sets had.
     double best() const { return best_; }
@@ -54,13 +54,14 @@ class Search {
             std::vector<double> left(task_.capacity.begin(), task_.capacity.end());
             for (int taken = 0; taken < std::min(task_.depth, task_.nminipods); ++taken) {
                 double point = uniform(random_) * std::accumulate(left.begin(), left.end(), 0.0);
-                int m = 0;
-                while (left[m] == 0 || (point >= left[m] && m + 1 < task_.nminipods)) {
+                int drawn = -1;
+                for (int m = 0; m < task_.nminipods && (drawn < 0 || point >= 0); ++m) {
+                    if (left[m] == 0) continue;
+                    drawn = m;
                     point -= left[m];
-                    ++m;
                 }
-                sets.add(j, m);
-                left[m] = 0;
+                sets.add(j, drawn);
+                left[drawn] = 0;
             }
         }
     }

@@ -116,6 +116,7 @@ def test_a_search_takes_the_work_that_it_is_given() -> None:
     search = ColumnSearch(problem(150, 8, (120,) * 10), 2, 2, 0).search
     for _ in range(200):
         assert not search.run(1e5)
+        assert search.rows.shape == (0, 8)
     assert search.work_done == pytest.approx(2e7, rel=0.5)
 
 
