@@ -25,6 +25,11 @@ LOOK_S = 5e-4
 _WORK_PER_S = 6e8
 
 
+def is_compiled() -> bool:
+    """Return whether there was a C++ compiler when spanfit was installed."""
+    return _MOST_MINIPODS > 0
+
+
 def can_search(nminipods: int) -> bool:
     """Return whether the search was compiled, and takes so many minipods."""
     return nminipods <= _MOST_MINIPODS

@@ -8,7 +8,7 @@ import numpy as np
 from spanfit.placer.baselines import BASELINES, Baseline
 from spanfit.placer.bounds import refute, refute_whole_boxes, whole_boxes_work
 from spanfit.placer.chains import chains
-from spanfit.placer.columns import LOOK_S, ColumnSearch, can_search
+from spanfit.placer.columns import LOOK_S, ColumnSearch, can_search, is_compiled
 from spanfit.placer.construct import Effort, attempts, flip, reaches, transpose
 from spanfit.placer.highs import Engine, MipAnswer, MipStatus, run_mip
 from spanfit.placer.mip import TypeModel, read_types, type_model, type_model_size
@@ -198,6 +198,8 @@ class Walk:
     def by_columns(self, a: int, b: int, share: float) -> bool:
         """Build a grid by columns; the next time the search for the pair goes on."""
         if not can_search(self.nminipods):
+            if not is_compiled():
+                self.failure = "there was no C++ compiler for the search by columns when spanfit was installed"
             return False
         search = self.searches.setdefault((a, b), ColumnSearch(self.problem, a, b, self.seed))
         return self._offer_built(search.run(self._until(share, LOOK_S)), a, b, "columns")

@@ -145,8 +145,10 @@ def test_sets_of_another_shape_are_refused() -> None:
 def test_without_it_grids_are_built_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columns, "_MOST_MINIPODS", 0)
     monkeypatch.setattr(columns.ColumnSearch, "run", lambda *_: pytest.fail("searched by columns"))
-    answer = solve(problem(150, 8, (126,) * 4 + (151, 40, 210, 60, 98, 197)), time_limit_s=0.3)
-    assert answer.status in PlacementStatus
+    hard = problem(300, 4, (60, 95, 87, 88, 268, 127, 64, 208, 82, 181))
+    answer = solve(hard, time_limit_s=0.3)
+    assert answer.status is PlacementStatus.FEASIBLE
+    assert "no C++ compiler" in answer.certificate
 
 
 def test_exchanges_give_every_group_what_it_needs() -> None:
