@@ -3,8 +3,8 @@
 Give every column j a set Y_j of at most a minipods; the pair (a, b) has a grid with these sets iff D rows fit, each of
 at most b minipods. As fractions that is a linear program over row patterns, with as many constraints as minipods. The
 search changes the sets by what the prices say a change is worth, from many random starts. Whenever the program holds D
-rows, it tries to make them whole. All of it is compiled (``kernel``); where an installation found no compiler, the
-other ways of building grids are all there are.
+rows, it tries to make them whole. All of it is compiled (``kernel``); where that is missing, the other ways of building
+grids are all there are.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from spanfit.placer.model import Grid, Problem
 try:
     from spanfit.placer._kernel import MOST_MINIPODS as _MOST_MINIPODS
     from spanfit.placer._kernel import Search
-except ModuleNotFoundError:
+except ImportError:
     _MOST_MINIPODS = 0
 
 LOOK_S = 5e-4
@@ -26,7 +26,7 @@ _WORK_PER_S = 6e8
 
 
 def is_compiled() -> bool:
-    """Return whether there was a C++ compiler when spanfit was installed."""
+    """Return whether the search is there: installing it takes a C++ compiler, loading it the same C++ library."""
     return _MOST_MINIPODS > 0
 
 

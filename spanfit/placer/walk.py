@@ -199,10 +199,13 @@ class Walk:
         """Build a grid by columns; the next time the search for the pair goes on."""
         if not can_search(self.nminipods):
             if not is_compiled():
-                self.failure = "there was no C++ compiler for the search by columns when spanfit was installed"
+                self.failure = (
+                    "the compiled search by columns is missing (no C++ compiler at installation) or cannot be loaded"
+                )
             return False
-        search = self.searches.setdefault((a, b), ColumnSearch(self.problem, a, b, self.seed))
-        return self._offer_built(search.run(self._until(share, LOOK_S)), a, b, "columns")
+        if (a, b) not in self.searches:
+            self.searches[a, b] = ColumnSearch(self.problem, a, b, self.seed)
+        return self._offer_built(self.searches[a, b].run(self._until(share, LOOK_S)), a, b, "columns")
 
     def _offer_built(self, grid: Grid | None, a: int, b: int, solver: str) -> bool:
         if grid is None or not reaches(grid, self.problem, a, b):

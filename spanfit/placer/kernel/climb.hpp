@@ -36,7 +36,7 @@ class Climb {
             is_fresh_ = false;
             if (makes_whole(kQuickExchanges)) return true;
         }
-        bool is_ripe = holds_rows && stalled_ >= kStalled && since_tried_ >= kStalled && program_.value() >= best_ - kNear;
+        bool is_ripe = holds_rows && program_.value() >= best_ - kNear && std::min(stalled_, since_tried_) >= kStalled;
         if (is_ripe && tried_.insert(sets_.bytes()).second) {
             since_tried_ = 0;
             heat_ = start_heat();
@@ -48,8 +48,11 @@ class Climb {
     }
 
    private:
-    static constexpr double kHeat = 0.003, kCooling = 0.995, kLeastHeat = 1e-3, kSame = 1e-4, kNear = 0.3;
-    static constexpr int kStalled = 16, kQuickExchanges = 1000, kExchanges = 30000;
+    static constexpr double kHeat = 0.003, kCooling = 0.995, kLeastHeat = 1e-3;  // of the annealing, in rows
+    static constexpr double kSame = 1e-4;  // Values that differ by no more are the same.
+    static constexpr int kStalled = 16;    // changes without a higher value, before rows are tried for long
+    static constexpr double kNear = 0.3;   // rows that the value may then lie below the best
+    static constexpr int kQuickExchanges = 1000, kExchanges = 30000;
 
     bool makes_whole(int exchanges) {
         WholeRows rows(task_, sets_, random_, work_);

@@ -72,19 +72,18 @@ class Cover {
     // Looks for the minipod that serves best in place of a member, or beside all of them.
     void look(int place, double& lowest, int& out, int& in) {
         int leaving = place < 0 ? -1 : members_[place];
-        std::vector<double>& served = served_;
-        served = first_;
+        served_ = first_;
         double cost = cost_;
         if (leaving >= 0)
             for (int j : sets_.columns_of(leaving))
                 if (owner_[j] == leaving) {
-                    served[j] = second_[j];
+                    served_[j] = second_[j];
                     cost += second_[j] - first_[j];
                 }
         for (int m = 0; m < task_.nminipods; ++m) {
             double after = cost, price = prices_[m];
             for (int j : sets_.columns_of(m))
-                if (served[j] > price) after -= served[j] - price;
+                if (served_[j] > price) after -= served_[j] - price;
             if (after < lowest && m != leaving) {
                 lowest = after;
                 out = place;

@@ -16,7 +16,8 @@ namespace spanfit {
 // Rows by their minipods, and how many cells each column of them takes from each minipod.
 class Flow {
    public:
-    Flow(const Task& task, const Sets& sets, Work& work) : task_(task), sets_(sets), work_(work), over_(task.nminipods) {
+    Flow(const Task& task, const Sets& sets, Work& work)
+        : task_(task), sets_(sets), work_(work), over_(task.nminipods) {
         for (int m = 0; m < task.nminipods; ++m) over_[m] = -task.capacity[m];
     }
 
@@ -201,8 +202,12 @@ class WholeRows {
     std::vector<int> cells() const { return flow_.cells(); }
 
    private:
-    static constexpr int kCuts = 256, kKinds = 300, kDraws = 3000, kByPrice = 80;
-    static constexpr double kMemory = 0.5, kHeat = 0.3, kFullness = 1e-3;
+    static constexpr int kCuts = 256, kKinds = 300;  // at most
+    static constexpr int kDraws = 3000;              // of kinds that may be too dear
+    static constexpr int kByPrice = 80;              // exchanges before all known cuts are looked at
+    static constexpr double kMemory = 0.5;           // of older cuts in the prices
+    static constexpr double kHeat = 0.3;             // of the exchanges, in cells
+    static constexpr double kFullness = 1e-3;        // price of a minipod that is full, so that ties fill others
 
     int nkinds() const { return static_cast<int>(members_.size()); }
 
@@ -288,7 +293,8 @@ class WholeRows {
         if (dearest < 0) return false;
         int into = kind_of(members_of(*cheapest));
         move(dearest, into);
-        for (int cut = 0; cut < ncuts_; ++cut) over_[cut] += forced_[into * kCuts + cut] - forced_[dearest * kCuts + cut];
+        for (int cut = 0; cut < ncuts_; ++cut)
+            over_[cut] += forced_[into * kCuts + cut] - forced_[dearest * kCuts + cut];
         return true;
     }
 

@@ -32,7 +32,8 @@ class Search {
     double best() const { return best_; }
 
    private:
-    static constexpr int kPatience = 200, kTries = 3;
+    static constexpr int kPatience = 200;  // changes without a higher value, of sets that do not hold all rows
+    static constexpr int kTries = 3;       // at whole rows, of those that do
 
     static bool is_lost(const Climb& climb) {
         return climb.holds_all() ? climb.ntried() >= kTries : climb.stalled() > kPatience;
@@ -102,7 +103,8 @@ class Search {
         std::vector<int> sizes = task_.capacity;
         std::sort(sizes.rbegin(), sizes.rend());
         int count = 0;
-        for (int left = task_.nrows * task_.ncolumns; left > 0 && count < task_.nminipods; ++count) left -= sizes[count];
+        int left = task_.nrows * task_.ncolumns;
+        while (left > 0 && count < task_.nminipods) left -= sizes[count++];
         return count;
     }
 

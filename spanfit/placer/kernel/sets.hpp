@@ -15,7 +15,7 @@ using Random = std::mt19937_64;
 constexpr int kMostMinipods = 128;
 using Minipods = std::bitset<kMostMinipods>;
 
-// A number of [0, 1), the same on every platform.
+// A number of [0, 1), the same with every standard library, which std::uniform_real_distribution is not.
 inline double uniform(Random& random) { return static_cast<double>(random() >> 11) * 0x1.0p-53; }
 
 inline int below(Random& random, int count) { return static_cast<int>(uniform(random) * count); }
@@ -83,12 +83,6 @@ struct Pattern {
             else
                 ++found->second;
         }
-    }
-
-    bool touches(int m) const {
-        for (auto& [minipod_taken, cells] : takes)
-            if (minipod_taken == m) return true;
-        return false;
     }
 
     bool fits(const Sets& sets) const {

@@ -1,5 +1,10 @@
 """The compiled search over the sets of columns: its linear program, whole rows, and the grids it builds."""
 
+import importlib
+import shutil
+import sysconfig
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,7 +20,9 @@ from spanfit.placer.pieces import Whole
 from spanfit.placer.solve import solve
 from tests.unit.placer.factories import Counted, is_reachable, problem, reachable, small_problems
 
-kernel = pytest.importorskip("spanfit.placer._kernel", reason="the installation found no C++ compiler")
+if shutil.which("c++") is None or not Path(sysconfig.get_path("include"), "Python.h").exists():
+    pytest.importorskip("spanfit.placer._kernel", reason="no C++ compiler, or no headers of Python")
+kernel = importlib.import_module("spanfit.placer._kernel")
 
 Bools = np.ndarray[tuple[int, int], np.dtype[np.bool_]]
 
